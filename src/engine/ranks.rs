@@ -1,10 +1,10 @@
-//! The other engines that share a job's stages: started by the first one, each on a device of its own.
+//! The other engines that share a job's stages: started by the first one, each on another device.
 //!
 //! They get the same orders and send only how a stage ends. Where one fails or is lost, and where a stage of the first one
 //! does not finish, all others are ended: none waits for an exchange that never comes, and the next shared stage starts
 //! new ones. They end with the first one, as their standard input does.
 
-use std::io::{BufReader, Write as _};
+use std::io::BufReader;
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -37,7 +37,7 @@ pub(crate) struct SharedRanks {
 }
 
 impl SharedRanks {
-    /// Makes this engine a rank of another one's group.
+    /// Makes this engine a rank in the group of another one.
     pub(crate) fn join(&mut self, member: &GroupMember, device: Device) -> Result<(), EngineError> {
         self.group = Some(Rc::new(RankGroup::join(member, device)?));
         Ok(())
@@ -57,22 +57,32 @@ impl SharedRanks {
             }
             return Ok(share_work(None));
         }
-        let is_other = self.group.is_some() && self.others.is_none();
-        if !is_other {
-            if self
-                .others
-                .as_ref()
-                .is_none_or(|it| it.ranks.len() + 1 != devices)
-            {
-                self.drop_others();
-                let (others, group) = OtherRanks::start(devices, device)?;
-                (self.others, self.group) = (Some(others), Some(Rc::new(group)));
-            }
-            if let Some(others) = &mut self.others {
-                others.order(order)?;
-            }
+        let is_first = self.group.is_none() || self.others.is_some();
+        if is_first && let Err(err) = self.order_others(order, devices, device) {
+            self.drop_others();
+            return Err(err);
         }
         Ok(share_work(self.group.clone()))
+    }
+
+    /// Gives the order to the others, which are started where there are none, too few, or some were lost meanwhile.
+    fn order_others(
+        &mut self,
+        order: &StageOrder,
+        devices: usize,
+        device: Device,
+    ) -> Result<(), EngineError> {
+        let others = self.others.take();
+        let usable = others.filter(|it| it.inputs.len() + 1 == devices && it.check().is_ok());
+        let others = if let Some(others) = usable {
+            others
+        } else {
+            self.group = None;
+            let (others, group) = OtherRanks::start(devices, device)?;
+            self.group = Some(Rc::new(group));
+            others
+        };
+        self.others.insert(others).order(order)
     }
 
     /// Ends a stage: its result, or why another rank failed.
@@ -91,6 +101,7 @@ impl SharedRanks {
         result
     }
 
+    /// On the first rank: the next shared stage starts new ones.
     fn drop_others(&mut self) {
         if self.others.take().is_some() {
             self.group = None;
@@ -114,13 +125,9 @@ fn is_shared(order: &StageOrder) -> bool {
 
 /// Engines of the ranks after the first one. Dropped, they end.
 struct OtherRanks {
-    ranks: Vec<RankProcess>,
+    inputs: Vec<ChildStdin>,
     ends: Receiver<StageEnd>,
     watch: Arc<RankWatch>,
-}
-
-struct RankProcess {
-    input: ChildStdin,
 }
 
 /// State that the threads which read from the ranks share.
@@ -159,7 +166,7 @@ impl OtherRanks {
         let (ready, readies) = bounded(devices);
         let (end, ends) = bounded(devices);
         let mut others = Self {
-            ranks: Vec::new(),
+            inputs: Vec::new(),
             ends,
             watch,
         };
@@ -198,7 +205,7 @@ impl OtherRanks {
         let streams = process.stdin.take().zip(process.stdout.take());
         let (input, output) = streams.ok_or_else(|| failed("has no streams".to_owned()))?;
         locked(&self.watch.processes).push(process);
-        self.ranks.push(RankProcess { input });
+        self.inputs.push(input);
         let (watch, ready, end) = (Arc::clone(&self.watch), ready.clone(), end.clone());
         let read = move || read_messages(output, device, &watch, &ready, &end);
         let thread = thread::Builder::new().name("engine-rank".to_owned());
@@ -209,9 +216,7 @@ impl OtherRanks {
     }
 
     fn send(&mut self, index: usize, command: &EngineCommand) -> Result<(), EngineError> {
-        let input = &mut self.ranks[index].input;
-        let sent = write_frame(input, command, &[]).and_then(|()| input.flush());
-        sent.map_err(|err| {
+        write_frame(&mut self.inputs[index], command, &[]).map_err(|err| {
             let lost = EngineError::internal(format!("another GPU's engine is gone: {err}"));
             self.reason(REASON).unwrap_or(lost)
         })
@@ -223,12 +228,12 @@ impl OtherRanks {
             ..order.clone()
         };
         let command = EngineCommand::RunStage(Box::new(order));
-        (0..self.ranks.len()).try_for_each(|index| self.send(index, &command))
+        (0..self.inputs.len()).try_for_each(|index| self.send(index, &command))
     }
 
     /// Returns when all have ended the stage.
     fn finish(&self) -> Result<(), EngineError> {
-        for _ in &self.ranks {
+        for _ in &self.inputs {
             if self.ends.recv().is_err() {
                 break;
             }

@@ -23,6 +23,7 @@ where
     S: AsRef<str> + 'a,
     T: Borrow<Tensor> + 'a,
 {
+    // The first rank writes for all.
     if is_follower() {
         return Ok(());
     }

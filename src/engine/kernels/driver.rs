@@ -322,7 +322,7 @@ unsafe extern "C" {
     fn safelight_drop_mark(mark: *mut c_void);
 }
 
-/// Makes a GPU the calling thread's, as libraries beside libtorch expect.
+/// Selects a GPU for the calling thread, as libraries other than libtorch expect.
 pub(crate) fn use_gpu(device: Device) -> bool {
     #[expect(unsafe_code, reason = "tch has no streams")]
     // SAFETY: the function takes any number and never throws.
@@ -367,7 +367,7 @@ impl StreamMark {
 impl Drop for StreamMark {
     fn drop(&mut self) {
         #[expect(unsafe_code, reason = "tch has no streams")]
-        // SAFETY: the mark is the shim's, and used nowhere else.
+        // SAFETY: the shim made the mark, and nothing else uses it.
         unsafe {
             safelight_drop_mark(self.mark.as_ptr());
         }

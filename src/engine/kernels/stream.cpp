@@ -79,7 +79,7 @@ extern "C" bool safelight_wait_for_mark(int8_t index, void *mark) noexcept {
 
 extern "C" void safelight_drop_mark(void *mark) noexcept { delete static_cast<c10::Event *>(mark); }
 
-// Makes a device the calling thread's, as libraries beside libtorch expect. Never throws.
+// Selects a device for the calling thread, as libraries other than libtorch expect. Never throws.
 extern "C" bool safelight_use_device(int8_t index) noexcept {
   try {
     c10::impl::VirtualGuardImpl(c10::DeviceType::CUDA).setDevice(c10::Device(c10::DeviceType::CUDA, index));

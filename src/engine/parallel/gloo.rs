@@ -89,7 +89,7 @@ impl RankStore {
 impl Drop for RankStore {
     fn drop(&mut self) {
         #[expect(unsafe_code, reason = "calls the shim")]
-        // SAFETY: the pointer is the shim's, and used nowhere else.
+        // SAFETY: the shim made the pointer, and nothing else uses it.
         unsafe {
             safelight_store_drop(self.store.as_ptr());
         }
@@ -159,7 +159,7 @@ impl GlooGroup {
 impl Drop for GlooGroup {
     fn drop(&mut self) {
         #[expect(unsafe_code, reason = "calls the shim")]
-        // SAFETY: the pointer is the shim's, and used nowhere else.
+        // SAFETY: the shim made the pointer, and nothing else uses it.
         unsafe {
             safelight_gloo_drop(self.group.as_ptr());
         }

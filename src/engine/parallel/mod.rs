@@ -1,4 +1,4 @@
-//! One job on several devices: ranks, each an engine on a device of its own, that compute shares of the same tokens.
+//! One job on several devices: ranks, each an engine on another device, that compute shares of the same tokens.
 //!
 //! All ranks run the same stage with the same noise. Tokens are split over the ranks; for attention an exchange gives each
 //! rank all tokens of its share of the heads (Ulysses, <https://arxiv.org/abs/2309.14509>), and another one goes back.

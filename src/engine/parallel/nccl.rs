@@ -128,8 +128,7 @@ impl NcclHandle {
         }
         if let Ok(functions) = NcclFunctions::open() {
             #[expect(unsafe_code, reason = "calls NCCL")]
-            // SAFETY: the communicator was taken, so that nobody aborts it twice. A call that uses it at this moment
-            // returns with an error, as NCCL says.
+            // SAFETY: the swap leaves null, so it is aborted once. A call in progress returns an error, as NCCL documents.
             unsafe {
                 (functions.abort)(communicator);
             }

@@ -119,7 +119,7 @@ impl TokenShards {
         all
     }
 
-    /// Scores' bias in the order of [`Self::own_heads`]: `(1, 1, L, L)` -> the same
+    /// Bias of scores in the order of [`Self::start_heads`]: `(1, 1, L, L)` -> the same
     pub fn bias(&self, bias: &Tensor) -> Tensor {
         let Some(group) = &self.group else {
             return bias.shallow_clone();
@@ -132,13 +132,9 @@ impl TokenShards {
         ordered(&ordered(bias, 2), 3)
     }
 
-    /// All tokens of this rank's share of the heads, rank by rank: `xs`: `(B, S, .., H, D)` -> `(B, L, .., h, D)`; heads
-    /// are split in groups of `together`
-    pub fn own_heads(&self, xs: &Tensor, together: i64) -> Tensor {
-        self.start_heads(xs, together).wait()
-    }
-
-    /// [`Self::own_heads`] next to what is computed until it is waited for.
+    /// Starts to exchange tokens for heads, next to what is computed until the result is waited for: `xs`:
+    /// `(B, S, .., H, D)` -> all tokens of this rank's share of the heads, rank by rank, `(B, L, .., h, D)`; heads are split
+    /// in groups of `together`
     pub fn start_heads(&self, xs: &Tensor, together: i64) -> PendingExchange {
         let Some(group) = &self.group else {
             return PendingExchange::Done(xs.shallow_clone());
@@ -180,7 +176,7 @@ impl TokenShards {
         PendingExchange::start(group, send, receive.collect(), (whole, 1))
     }
 
-    /// Inverse of [`Self::own_heads`] for results: `xs`: `(B, L, h, D)`; `heads`: `H` -> `(B, S, H, D)`
+    /// Inverse of [`Self::start_heads`] for results: `xs`: `(B, L, h, D)`; `heads`: `H` -> `(B, S, H, D)`
     pub fn own_tokens(&self, xs: &Tensor, heads: i64, together: i64) -> Tensor {
         let Some(group) = &self.group else {
             return xs.shallow_clone();

@@ -43,7 +43,7 @@ fn ranks_share_tokens_and_heads_and_get_all_back_whatever_divides() {
         let found = on_ranks(ranks, || {
             let shards = TokenShards::new(parts.clone());
             let own = shards.own(&whole(), 1);
-            let of_all = shards.own_heads(&own, together);
+            let of_all = shards.start_heads(&own, together).wait();
             let back = shards.own_tokens(&of_all, heads, together);
             assert!(back.equal(&own));
             assert_eq!(of_all.size()[1], tokens);

@@ -213,7 +213,7 @@ impl HiddenTokens {
     }
 }
 
-/// Every so many layers of Gemma one sees all tokens before it; the others see the last 1024, which are all of a prompt.
+/// One of six layers of Gemma sees all tokens before it; the others see the last 1024, which are all of a prompt.
 const LAYERS_PER_GLOBAL: usize = 6;
 /// Divisor of the positions in global layers.
 const GLOBAL_DIVISOR: f64 = 8.0;

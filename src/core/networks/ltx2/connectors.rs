@@ -1,7 +1,7 @@
 //! The connectors between the text encoder and the two streams of the transformer, with the projections in front of them.
 //!
 //! Published files have the projections at their top level, and the connectors bare or with the transformer's prefix; either
-//! may be in a file of its own.
+//! may be in another file.
 
 use super::Ltx2Attention;
 use crate::networks::prelude::*;

@@ -135,7 +135,7 @@ impl Ltx2AudioVaeConfig {
     }
 
     /// The name is one of a video autoencoder too, whose convolutions have another rank: with both in a file this one has a
-    /// prefix of its own.
+    /// another prefix.
     fn found_prefix<'a>(keys: impl Iterator<Item = &'a str> + Clone) -> Option<&'a str> {
         prefix_before(keys, &["decoder.up.0.block.0.conv1.conv.weight"])
     }

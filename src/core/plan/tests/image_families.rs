@@ -206,7 +206,7 @@ fn weights_that_fit_on_no_card_are_kept_in_parts_by_several() {
         let mut request = case.request(1024, 1024, 1);
         let whole = case.plan(&request, card(96));
         let weights = whole.of_stage(Stage::Denoise).unwrap().weights_bytes;
-        // Room for three quarters of the weights besides the activations.
+        // Room for three quarters of the weights and for the activations.
         let streamed = (4..96).find_map(|gib| {
             let plan = case.plan(&request, card(gib));
             let denoise = *plan.of_stage(Stage::Denoise)?;

@@ -43,7 +43,7 @@ impl Ltx2Positions {
         let seconds = config.pos_embed_max_pos as f32;
         let audio_seconds = config.audio_pos_embed_max_pos as f32;
         let longest = seconds.max(audio_seconds);
-        // The first frame has a latent of its own.
+        // The first frame alone makes one latent.
         let begin = |token: f32, factor: f32| (token * factor + 1.0 - factor).max(0.0);
         let times = centers(frames, |i| begin(i, TIME_FACTOR) / fps as f32);
         let rows = centers(height, |i| i * EDGE_FACTOR);

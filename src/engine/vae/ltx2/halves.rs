@@ -93,7 +93,7 @@ impl Ltx2VaeEncoder {
     pub fn encode(&self, pixels: &Tensor, cancelled: &dyn Fn() -> bool) -> Option<Tensor> {
         let count = pixels.size()[2];
         let step = Ltx2VaeConfig::TEMPORAL_FACTOR;
-        // The first frame has a latent of its own.
+        // The first frame alone makes one latent.
         let later = (1..count).step_by(step as usize).map(|start| (start, step));
         let mut pass = self.network.begin(cancelled);
         let mut latents = Vec::new();

@@ -422,7 +422,7 @@ fn first_guesses(is_seldom: &[bool]) -> Vec<usize> {
 
 impl Drop for PendingTransfer {
     fn drop(&mut self) {
-        // What a peer sends arrives; what follows at its place comes after it.
+        // A transfer from a peer cannot be stopped; later ones to this place follow it on the same stream.
         if let TransferSource::Files(transfers) = &self.source {
             transfers.iter().for_each(TransferBatch::abandon);
         }
