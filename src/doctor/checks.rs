@@ -208,9 +208,9 @@ pub(super) fn output_folder(folder: &Path) -> CheckResult {
     CheckResult::ok("output", format!("{what}: {}", folder.display()))
 }
 
-pub(super) fn disk(folder: &Path) -> CheckResult {
+pub(super) fn disk(folder: &Path, free: Option<u64>) -> CheckResult {
     let place = folder.display();
-    let Some(free) = host::free_bytes(folder) else {
+    let Some(free) = free else {
         return CheckResult::warn("disk", format!("free space is not known: {place}"));
     };
     let status = match free {

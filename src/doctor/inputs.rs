@@ -1,6 +1,7 @@
 //! User, machine and programs of an examination.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use safelight_core::job::JobError;
 use safelight_core::protocol::EngineReport;
@@ -9,6 +10,7 @@ use safelight_core::speed::SpeedLine;
 
 use crate::child::ChildExit;
 use crate::telemetry::SystemRoots;
+use crate::telemetry::host;
 use crate::telemetry::nvidia::{self, NvidiaReport};
 use crate::worker::environment;
 
@@ -20,6 +22,8 @@ pub struct DoctorInputs {
     pub variables: BTreeMap<String, String>,
     /// Report of NVIDIA's driver, or the reason why there is none.
     pub nvidia: Result<NvidiaReport, String>,
+    /// Bytes that can still be written under a folder.
+    pub free_bytes: fn(&Path) -> Option<u64>,
 }
 
 impl DoctorInputs {
@@ -28,6 +32,7 @@ impl DoctorInputs {
             roots: SystemRoots::of_this_machine(),
             variables: environment::inherited(),
             nvidia: nvidia::report(),
+            free_bytes: host::free_bytes,
         }
     }
 }

@@ -173,7 +173,10 @@ pub fn examine(
             .map(|folder| checks::output_folder(folder))
             .collect(),
     );
-    tell_all(vec![checks::disk(&paths.data)]);
+    tell_all(vec![checks::disk(
+        &paths.data,
+        (machine.free_bytes)(&paths.data),
+    )]);
     let places = miopen::places(paths, &settings.runtime, &machine.variables);
     tell_all(miopen::all(&places));
 }

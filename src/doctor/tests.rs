@@ -84,6 +84,7 @@ impl Case {
                     roots: SystemRoots::under(root.path()),
                     variables: BTreeMap::new(),
                     nvidia: Err("no driver".to_owned()),
+                    free_bytes: |_| Some(900 << 30),
                 },
                 runtime: Ok(runtime),
                 is_measured: false,
@@ -462,4 +463,24 @@ fn a_folder_for_results_that_cannot_be_made_fails_and_a_trial_leaves_nothing() {
     fs::write(&file, b"").unwrap();
     let check = checks::output_folder(&file.join("results"));
     assert_says(&check, CheckStatus::Fail, &["output.folder"]);
+}
+
+#[test]
+fn a_full_disk_fails_and_a_nearly_full_one_is_a_warning() {
+    let cases: [(fn(&Path) -> Option<u64>, _); 4] = [
+        (|_| Some(100_000_000), CheckStatus::Fail),
+        (|_| Some(3_000_000_000), CheckStatus::Warn),
+        (|_| Some(6_000_000_000), CheckStatus::Ok),
+        (|_| None, CheckStatus::Warn),
+    ];
+    let mut case = Case::new();
+    for (free_bytes, status) in cases {
+        case.patient.machine.free_bytes = free_bytes;
+        assert_eq!(
+            case.status("disk"),
+            status,
+            "{:?}",
+            free_bytes(Path::new("/"))
+        );
+    }
 }
