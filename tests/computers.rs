@@ -20,7 +20,7 @@ use crate::common::{Home, assert_failed, assert_finished, copy_folder, object, t
 /// `cuts`.
 const SSH: &str = r#"#!/bin/sh
 for command in "$@"; do :; done
-export HOME='BOX' XDG_CONFIG_HOME='BOX/config' XDG_DATA_HOME='BOX/data' PATH="BIN:$PATH"
+export SSH_CONNECTION="127.0.0.1 40000 127.0.0.1 22" HOME='BOX' XDG_CONFIG_HOME='BOX/config' XDG_DATA_HOME='BOX/data' PATH="BIN:$PATH"
 number=$(($(cat "$HOME/number" 2>/dev/null || echo 0) + 1))
 echo $number > "$HOME/number"
 cut=$(sed -n "${number}p" "$HOME/cuts" 2>/dev/null)
@@ -81,6 +81,112 @@ impl Drop for ComputerPair {
     fn drop(&mut self) {
         fs::remove_file(self.folder().join("worker.sock")).ok();
     }
+}
+
+/// A job of this computer that shares its steps with the box.
+fn shared(pair: &ComputerPair, model: &Path, more: &str) -> Command {
+    let mut command = pair.safelight();
+    command
+        .args("generate --json --device cpu --seed 3 --prompt fox".split(' '))
+        .args("--width 64 --height 32 --frames 5 --steps 2 --guidance 2 --model".split(' '))
+        .arg(model)
+        .args(more.split(' '));
+    command
+}
+
+#[test]
+fn devices_of_several_computers_share_a_job() {
+    let pair = ComputerPair::new();
+    // The box has the model in another place.
+    let model = pair.laptop.path().join("somewhere/tiny");
+    copy_folder(&tiny_model(), &model);
+    for (more, out) in [
+        ("", "one.png"),
+        (" --hosts me@box", "two.png"),
+        (" --hosts me@box --devices 2", "four.png"),
+    ] {
+        let output = run(shared(
+            &pair,
+            &model,
+            &format!("--frames 1 --out {out}{more}"),
+        ));
+        assert_finished(&output);
+    }
+    let frame = |name: &str| {
+        media::open_image(&pair.laptop.path().join(name))
+            .unwrap()
+            .image
+            .rgb
+    };
+    let whole = frame("one.png");
+    for out in ["two.png", "four.png"] {
+        let found = frame(out);
+        let off = whole.iter().zip(&found).map(|(a, b)| a.abs_diff(*b)).max();
+        assert!(off <= Some(1), "{out}: {off:?}");
+    }
+    // A lost connection ends the group, and a new one continues the job.
+    fs::write(pair.host.path().join("number"), "0").unwrap();
+    fs::write(pair.host.path().join("cuts"), "400\n").unwrap();
+    let output = run(shared(
+        &pair,
+        &model,
+        "--frames 1 --out cut.png --hosts me@box",
+    ));
+    assert_finished(&output);
+    let connections = fs::read_to_string(pair.host.path().join("number")).unwrap();
+    assert!(connections.trim() != "1", "no connection was lost");
+    let found = frame("cut.png");
+    assert!(whole.iter().zip(&found).all(|(a, b)| a.abs_diff(*b) <= 1));
+    let settings = media::read_settings(&pair.laptop.path().join("two.png"));
+    assert!(!settings.unwrap().unwrap().contains("me@box"));
+    let left = fs::read_dir(pair.host.path().join("cache/safelight"));
+    let left = left.into_iter().flatten().flatten();
+    let mut left = left.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    assert!(
+        !left.any(|name| name.starts_with("rank-")),
+        "files of a rank stayed"
+    );
+}
+
+#[test]
+fn a_computer_that_cannot_share_a_job_is_named_with_the_reason() {
+    let pair = ComputerPair::new();
+    let model = pair.laptop.path().join("somewhere/tiny");
+    copy_folder(&tiny_model(), &model);
+    for (host, expected) in [
+        ("-oProxyCommand=x", "a computer is named as ssh takes it"),
+        ("a;b", "as ssh takes it"),
+    ] {
+        let output = run(shared(
+            &pair,
+            &model,
+            &format!("--out a.mp4 --hosts={host}"),
+        ));
+        assert!(
+            text(&output.stderr).contains(expected),
+            "{}",
+            text(&output.stderr)
+        );
+    }
+    write_script(
+        &pair.laptop.path().join("ssh"),
+        "#!/bin/sh\necho 'ssh: Could not resolve hostname box: Name or service not known' >&2\nexit 255\n",
+    );
+    let output = run(shared(&pair, &model, "--out a.mp4 --hosts me@box"));
+    assert_failed(&output, 1, "me@box is not known by this name");
+}
+
+#[test]
+fn the_exchange_with_another_computer_is_measured_without_a_job() {
+    let pair = ComputerPair::new();
+    let mut command = pair.safelight();
+    command
+        .args("plan --json --device cpu --hosts me@box --model".split(' '))
+        .arg(tiny_model());
+    let plan = object(&run(command));
+    let exchange = &plan["exchange"];
+    assert!(exchange["bytes"].as_f64() > Some(0.0), "{plan}");
+    assert!(exchange["bytes_per_sec"].as_f64() > Some(1e6), "{plan}");
 }
 
 fn run(mut command: Command) -> Output {

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU8, Ordering};
 use clap::{Args, Subcommand};
 use safelight_core::catalog::ModelCatalog;
 use safelight_core::fitting;
-use safelight_core::job::{JobError, JobErrorKind};
+use safelight_core::job::{DeviceChoice, JobError, JobErrorKind};
 use safelight_core::settings::{
     AppPaths, ComputerSettings, ENGINES, Settings, SettingsFile, own_runtime,
 };
@@ -21,7 +21,7 @@ use serde_json::{Value, json};
 use super::{CliEnvironment, out};
 use crate::computers::client::check;
 use crate::computers::host::{self, HostOptions};
-use crate::computers::{ComputerInfo, PROTOCOL, VERSION, relay, run_there};
+use crate::computers::{ComputerInfo, PROTOCOL, VERSION, rank, relay, run_there};
 use crate::telemetry::{self, DeviceQuery};
 use crate::worker::{self, WorkerOptions, engine_executable};
 
@@ -45,6 +45,9 @@ enum ComputersAction {
     Check(HostArgs),
     /// Copy this Safelight to a computer, to ~/.local/share there, and get it a libtorch
     Install(HostArgs),
+    /// A rank of a job, started by its first engine
+    #[command(hide = true)]
+    Rank { host: String, device: DeviceChoice },
 }
 
 #[derive(Args, Debug)]
@@ -57,15 +60,22 @@ struct HostArgs {
 #[derive(Args, Debug)]
 pub struct WorkerArgs {
     /// Connect standard input and output with the worker of this computer, and start it where none runs
-    #[arg(long, required_unless_present = "host")]
+    #[arg(long, required_unless_present_any = ["host", "rank"])]
     stdio: bool,
     #[arg(long, hide = true)]
     host: bool,
+    /// A device that shares the steps of another computer's job.
+    #[arg(long, hide = true)]
+    rank: Option<DeviceChoice>,
 }
 
 pub fn run(args: &ComputersArgs, environment: &CliEnvironment) -> ExitCode {
     let result = match &args.what {
         None => return list(args.json, environment),
+        Some(ComputersAction::Rank { host, device }) => {
+            rank::connect(host, *device);
+            return ExitCode::SUCCESS;
+        }
         Some(action) => act(action, args.json, environment),
     };
     result.unwrap_or_else(|err| out::print_job_error(&err, args.json))
@@ -124,7 +134,8 @@ fn act(
     let (ComputersAction::Add(HostArgs { host })
     | ComputersAction::Remove(HostArgs { host })
     | ComputersAction::Check(HostArgs { host })
-    | ComputersAction::Install(HostArgs { host })) = action;
+    | ComputersAction::Install(HostArgs { host })
+    | ComputersAction::Rank { host, .. }) = action;
     if let Some(problem) = ComputerSettings::host_problem(host) {
         return Err(JobError::invalid(problem));
     }
@@ -152,7 +163,7 @@ fn act(
             return Ok(out::print_either(is_json, &json!({"removed": host}), "", 0));
         }
         ComputersAction::Install(_) => install(host, is_json, &environment.paths)?,
-        ComputersAction::Check(_) => {}
+        ComputersAction::Check(_) | ComputersAction::Rank { .. } => {}
     }
     let found = check(host, 1);
     let printed = out::print_either(is_json, &as_json(host, &found), &as_text(host, &found), 0);
@@ -253,6 +264,10 @@ pub fn run_worker(args: &WorkerArgs, environment: CliEnvironment) -> ExitCode {
     let folder = environment.paths.remote_jobs();
     if args.stdio {
         return ExitCode::from(relay::run(&folder));
+    }
+    if let Some(device) = args.rank {
+        rank::serve(device, environment.launcher().as_mut(), &environment.paths);
+        return ExitCode::SUCCESS;
     }
     // Without a terminal already, where this fails.
     rustix::process::setsid().ok();

@@ -8,10 +8,11 @@ use std::rc::Rc;
 use std::thread::JoinHandle;
 
 use safelight_core::files::remove_partials;
-use safelight_core::job::JobFolder;
+use safelight_core::job::{DeviceChoice, JobFolder};
 use safelight_core::settings::{AppPaths, LiveSettings, LoadedSettings, Settings, own_runtime};
 
-use crate::telemetry::SystemRoots;
+use crate::telemetry::{SystemRoots, nvidia};
+use crate::worker::environment::job_gpus;
 use crate::worker::link::EngineLauncher;
 use crate::worker::shared_memory::SharedMemory;
 use crate::worker::{ProcessLauncher, WorkerHandle, WorkerOptions, WorkerWake};
@@ -67,6 +68,13 @@ impl CliEnvironment {
     pub fn runtime_kind(&self) -> &'static str {
         let runtime = own_runtime(self.settings(), &self.paths.cache);
         runtime.map_or("cpu", |runtime| runtime.kind())
+    }
+
+    /// The devices that run jobs.
+    pub fn job_devices(&self) -> Vec<DeviceChoice> {
+        let (runtime, kind) = (&self.settings().runtime, self.runtime_kind());
+        let roots = SystemRoots::of_this_machine();
+        runtime.job_devices(job_gpus(runtime, kind, &roots, nvidia::report))
     }
 
     /// Starts engines on the runtime that the settings name at that moment.

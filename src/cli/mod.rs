@@ -14,6 +14,7 @@ mod made_with;
 mod models;
 pub mod out;
 mod plan;
+mod rank_exchange;
 mod report;
 mod runtime;
 mod serve;

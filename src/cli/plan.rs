@@ -1,6 +1,7 @@
 //! `safelight plan`: what a job would need, stage by stage, and what would make it fit, without running it.
 //!
-//! Takes the arguments of `generate`. Starts no engine: numbers come from headers, drivers and earlier jobs.
+//! Takes the arguments of `generate`. Starts no engine: numbers come from headers, drivers and earlier jobs. Only with other
+//! computers the exchanges are measured, by the engines of all devices.
 
 use std::fmt::Write as _;
 use std::process::ExitCode;
@@ -24,9 +25,9 @@ use safelight_core::units::{from_gib, gib_text};
 use serde_json::json;
 
 use super::generate::{self, GenerateArgs};
+use super::rank_exchange::RankExchange;
 use super::{CliEnvironment, out};
-use crate::telemetry::{self, DeviceQuery, SystemRoots, TelemetryDevice, nvidia};
-use crate::worker::environment::job_gpus;
+use crate::telemetry::{self, DeviceQuery, SystemRoots, TelemetryDevice};
 
 /// Exit code of a job that does not fit.
 const DOES_NOT_FIT: u8 = 4;
@@ -97,6 +98,8 @@ struct PlannedForm {
     suggestions: Vec<PlanSuggestion>,
     table: Vec<PreservedRow>,
     largest: Option<LargestFit>,
+    /// With other computers.
+    exchange: Option<RankExchange>,
     /// The model is not downloaded.
     is_estimate: bool,
     notices: Vec<String>,
@@ -170,7 +173,8 @@ fn sketch_of(
 fn planned(args: PlanArgs, environment: &CliEnvironment) -> Result<PlannedForm, JobError> {
     let mut devices = match (args.generate.device, args.total, args.class) {
         (Some(device), ..) => vec![device],
-        (None, None, None) => job_devices(environment),
+        // The first is the one that is planned for.
+        (None, None, None) => environment.job_devices(),
         (None, ..) => vec![environment.settings().runtime.first_device()],
     };
     let device = devices.remove(0);
@@ -195,6 +199,7 @@ fn planned(args: PlanArgs, environment: &CliEnvironment) -> Result<PlannedForm, 
     };
     notices.extend(environment.oddities());
     let corrections = PeakCorrections::load(&environment.paths.corrections_file());
+    let first = device;
     let planner = MemoryPlanner {
         weights: &weights,
         facts,
@@ -229,6 +234,12 @@ fn planned(args: PlanArgs, environment: &CliEnvironment) -> Result<PlannedForm, 
         largest: args
             .largest
             .then(|| largest(&planner, &request, &limits_of(&request, environment))),
+        exchange: (!request.options.hosts.is_empty())
+            .then(|| {
+                let bytes = planner.exchanged_bytes(&request);
+                RankExchange::measure(bytes, &request, first, environment)
+            })
+            .transpose()?,
         plan,
         request,
         is_estimate,
@@ -268,13 +279,6 @@ fn budget_line(plan: &MemoryPlan, device: &str) -> String {
     let [total, cap] = [budget.total_bytes, budget.cap_bytes].map(gib_text);
     let [others, free] = [budget.used_by_others_bytes, budget.available_bytes].map(gib_text);
     format!("{class} {device}: {total} GiB, limit {cap}, other programs {others}, free {free}")
-}
-
-/// The devices that run jobs; the first is the one that is planned for.
-fn job_devices(environment: &CliEnvironment) -> Vec<DeviceChoice> {
-    let (runtime, kind) = (&environment.settings().runtime, environment.runtime_kind());
-    let roots = SystemRoots::of_this_machine();
-    runtime.job_devices(job_gpus(runtime, kind, &roots, nvidia::report))
 }
 
 /// The device that the settings and arguments mean on this machine.
@@ -343,6 +347,7 @@ impl PlannedForm {
             "suggestions": self.suggestions,
             "preserved_table": self.table,
             "largest": self.largest,
+            "exchange": self.exchange,
             "is_estimate": self.is_estimate,
             "notices": self.notices,
         })
@@ -367,6 +372,9 @@ impl PlannedForm {
         text.push('\n');
         text.push_str(&out::table(&stage_rows(plan)));
         writeln!(text, "\n{}", plan.verdict.text).ok();
+        if let Some(exchange) = &self.exchange {
+            writeln!(text, "{}", exchange.line(request.num_devices())).ok();
+        }
         for (device, plan) in &self.other_devices {
             writeln!(text, "On {device}: {}", plan.verdict.text).ok();
         }

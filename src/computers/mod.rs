@@ -9,6 +9,7 @@ mod clients;
 pub mod host;
 mod inputs;
 pub mod link;
+pub mod rank;
 pub mod relay;
 mod results;
 mod sections;

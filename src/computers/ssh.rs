@@ -3,7 +3,7 @@
 use std::io::{self, BufReader, BufWriter};
 use std::os::unix::process::CommandExt as _;
 use std::path::Path;
-use std::process::{Child, ChildStdin, Command, ExitStatus, Stdio};
+use std::process::{Child, ChildStdin, ChildStdout, Command, ExitStatus, Stdio};
 use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -155,29 +155,23 @@ pub(super) fn no_ssh(err: &io::Error) -> JobError {
 
 type Received<T> = (T, Vec<u8>);
 
-/// A running ssh with the worker at its other end.
-pub(super) struct SshConnection {
+/// A running ssh, which ends when it is dropped.
+pub(super) struct SshProcess {
     host: String,
     child: Option<Child>,
-    input: BufWriter<ChildStdin>,
-    pub(super) messages: Receiver<Received<HostMessage>>,
     said: Arc<StderrLines>,
 }
 
-impl SshConnection {
-    /// Connects and takes the first message. `is_given_up` is polled.
-    pub(super) fn open(
+impl SshProcess {
+    /// Runs a command there, and returns its streams too.
+    pub(super) fn start(
         host: &str,
-        is_given_up: &dyn Fn() -> bool,
-    ) -> Result<(Self, ComputerInfo), ConnectionError> {
-        let mut command = command(host, "safelight worker --stdio");
+        remote: &str,
+    ) -> Result<(Self, ChildStdin, ChildStdout), ConnectionError> {
+        let mut command = command(host, remote);
         command.stdin(Stdio::piped()).stdout(Stdio::piped());
         // A key press that stops this program does not end the connection before it.
         command.stderr(Stdio::piped()).process_group(0);
-        let permanent = |error| ConnectionError {
-            error,
-            is_permanent: true,
-        };
         let mut child = command.spawn().map_err(|err| permanent(no_ssh(&err)))?;
         let streams = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let (Some(input), Some(output), Some(errors)) = streams else {
@@ -190,6 +184,58 @@ impl SshConnection {
                 tracing::info!("ssh: {line}");
             });
         });
+        let process = Self {
+            host: host.to_owned(),
+            child: Some(child),
+            said,
+        };
+        Ok((process, input, output))
+    }
+
+    /// Explains the end of the connection.
+    pub(super) fn failure(mut self) -> ConnectionError {
+        let deadline = Instant::now() + EXIT_WITHIN;
+        let mut status = None;
+        while let Some(child) = &mut self.child
+            && status.is_none()
+            && Instant::now() < deadline
+        {
+            status = child.try_wait().ok().flatten();
+            thread::sleep(POLL / 5);
+        }
+        explain(&self.host, status, &kept_text(&self.said))
+    }
+}
+
+impl Drop for SshProcess {
+    fn drop(&mut self) {
+        if let Some(child) = self.child.take() {
+            end(child);
+        }
+    }
+}
+
+fn permanent(error: JobError) -> ConnectionError {
+    ConnectionError {
+        error,
+        is_permanent: true,
+    }
+}
+
+/// A connection with the worker of another computer.
+pub(super) struct SshConnection {
+    process: SshProcess,
+    input: BufWriter<ChildStdin>,
+    pub(super) messages: Receiver<Received<HostMessage>>,
+}
+
+impl SshConnection {
+    /// Connects and takes the first message. `is_given_up` is polled.
+    pub(super) fn open(
+        host: &str,
+        is_given_up: &dyn Fn() -> bool,
+    ) -> Result<(Self, ComputerInfo), ConnectionError> {
+        let (process, input, output) = SshProcess::start(host, "safelight worker --stdio")?;
         // Read as any JSON: another version may say something else.
         let (hellos, hello) = bounded(1);
         let (sender, messages) = bounded(64);
@@ -200,11 +246,9 @@ impl SshConnection {
             }
         });
         let connection = Self {
-            host: host.to_owned(),
-            child: Some(child),
+            process,
             input: BufWriter::new(input),
             messages,
-            said,
         };
         let began = Instant::now();
         loop {
@@ -227,25 +271,8 @@ impl SshConnection {
     }
 
     /// Explains the end of the connection.
-    pub(super) fn failure(mut self) -> ConnectionError {
-        let deadline = Instant::now() + EXIT_WITHIN;
-        let mut status = None;
-        while let Some(child) = &mut self.child
-            && status.is_none()
-            && Instant::now() < deadline
-        {
-            status = child.try_wait().ok().flatten();
-            thread::sleep(POLL / 5);
-        }
-        explain(&self.host, status, &kept_text(&self.said))
-    }
-}
-
-impl Drop for SshConnection {
-    fn drop(&mut self) {
-        if let Some(child) = self.child.take() {
-            end(child);
-        }
+    pub(super) fn failure(self) -> ConnectionError {
+        self.process.failure()
     }
 }
 

@@ -30,9 +30,28 @@ pub type OutgoingMessage = (EngineMessage, Vec<u8>);
 pub enum EngineCommand {
     /// Makes this engine a rank of a group, which shares the stages that follow.
     Join(GroupMember),
+    /// Measures the exchanges of the ranks of a job, which are started where they are not there.
+    MeasureRanks(RankPlaces),
     RunStage(Box<StageOrder>),
     /// Sets the cancel flag of the running stage; read by a separate thread.
     Cancel,
+}
+
+/// Devices of the ranks of a job.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RankPlaces {
+    /// Devices of each computer; here the engine's own and those after it.
+    pub devices: u32,
+    /// Other computers, as ssh knows them.
+    pub hosts: Vec<String>,
+}
+
+/// Addresses on the connection between two computers of a job.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RankAddresses {
+    /// Of the computer of the first rank.
+    pub first: String,
+    pub own: String,
 }
 
 /// A rank of a group of engines that share the stages of one job.
@@ -43,6 +62,8 @@ pub struct GroupMember {
     pub ranks: usize,
     /// Address of the first rank, and the port where CPUs meet.
     pub host: String,
+    /// Address of this rank for the others.
+    pub own: String,
     pub port: u16,
     /// Name of the group for NCCL; empty on CPUs.
     pub nccl: Vec<u8>,
@@ -77,7 +98,8 @@ pub struct StageOrder {
     /// Memory limits of the stage, on each device.
     #[serde(default)]
     pub memory: StageMemory,
-    /// Devices that share the stage: the engine's own and those after it. Stages that are not shared ignore it.
+    /// Devices that share the stage, on all computers: here the engine's own and those after it. Stages that are not
+    /// shared ignore it.
     #[serde(default = "one_device")]
     pub devices: u32,
     /// Write `capture.<stage>.safetensors` parts into the job's folder.
@@ -121,6 +143,10 @@ pub enum EngineMessage {
         text: String,
     },
     StageEnded(StageEnd),
+    /// How much each rank sends to the others, and receives from them, when all do so at once.
+    RanksMeasured {
+        bytes_per_sec: f64,
+    },
 }
 
 /// Version and device of the engine.
@@ -143,6 +169,9 @@ pub struct EngineReport {
     pub line: String,
     /// Reason why the CPU is used although its libtorch is for a GPU and the CPU was not requested.
     pub gpu_problem: Option<String>,
+    /// Of a rank on another computer, where ssh says so.
+    #[serde(default)]
+    pub addresses: Option<RankAddresses>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]

@@ -49,6 +49,7 @@ impl DoctorProbes for &FakeEngine {
             class: None,
             line: self.line.clone(),
             gpu_problem: self.gpu_problem.map(str::to_owned),
+            addresses: None,
         })
     }
 
@@ -467,20 +468,14 @@ fn a_folder_for_results_that_cannot_be_made_fails_and_a_trial_leaves_nothing() {
 
 #[test]
 fn a_full_disk_fails_and_a_nearly_full_one_is_a_warning() {
-    let cases: [(fn(&Path) -> Option<u64>, _); 4] = [
-        (|_| Some(100_000_000), CheckStatus::Fail),
-        (|_| Some(3_000_000_000), CheckStatus::Warn),
-        (|_| Some(6_000_000_000), CheckStatus::Ok),
-        (|_| None, CheckStatus::Warn),
+    let cases = [
+        (Some(100_000_000), CheckStatus::Fail),
+        (Some(3_000_000_000), CheckStatus::Warn),
+        (Some(6_000_000_000), CheckStatus::Ok),
+        (None, CheckStatus::Warn),
     ];
-    let mut case = Case::new();
-    for (free_bytes, status) in cases {
-        case.patient.machine.free_bytes = free_bytes;
-        assert_eq!(
-            case.status("disk"),
-            status,
-            "{:?}",
-            free_bytes(Path::new("/"))
-        );
+    for (free, status) in cases {
+        let check = checks::disk(Path::new("/"), free);
+        assert_eq!(check.status, status, "{free:?}");
     }
 }

@@ -5,6 +5,7 @@
 //! new ones. They end with the first one, as their standard input does.
 
 use std::io::BufReader;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::rc::Rc;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -14,7 +15,8 @@ use std::time::{Duration, Instant};
 use crossbeam_channel::{Receiver, Sender, bounded};
 use safelight_core::job::{DeviceChoice, GenerateRequest, JobError, JobErrorKind, Stage};
 use safelight_core::protocol::{
-    EngineCommand, EngineMessage, GroupMember, StageEnd, StageOrder, read_frame, write_frame,
+    EngineCommand, EngineMessage, GroupMember, RankAddresses, RankPlaces, StageEnd, StageOrder,
+    read_frame, write_frame,
 };
 use tch::{Cuda, Device};
 
@@ -49,40 +51,70 @@ impl SharedRanks {
         order: &StageOrder,
         device: Device,
     ) -> Result<SharedWork, EngineError> {
-        let devices = order.devices as usize;
-        self.is_shared = devices > 1 && is_shared(order);
+        self.is_shared = order.devices > 1 && is_shared(order);
         if !self.is_shared {
-            if devices <= 1 {
+            if order.devices <= 1 {
                 self.drop_others();
             }
             return Ok(share_work(None));
         }
-        let is_first = self.group.is_none() || self.others.is_some();
-        if is_first && let Err(err) = self.order_others(order, devices, device) {
-            self.drop_others();
-            return Err(err);
-        }
+        let generate = order.request.generate();
+        let hosts = generate.map_or_else(Vec::new, |request| request.options.hosts.clone());
+        let devices = order.devices / (hosts.len() as u32 + 1);
+        // The others write nothing, and need no capture.
+        let command = EngineCommand::RunStage(Box::new(StageOrder {
+            capture: false,
+            ..order.clone()
+        }));
+        self.order_others(&command, &RankPlaces { devices, hosts }, device)?;
         Ok(share_work(self.group.clone()))
     }
 
-    /// Gives the order to the others, which are started where there are none, too few, or some were lost meanwhile.
+    /// Bytes that each rank sends in a second when all exchange; also on the others.
+    pub(crate) fn measure(
+        &mut self,
+        places: &RankPlaces,
+        device: Device,
+    ) -> Result<f64, EngineError> {
+        self.order_others(&EngineCommand::MeasureRanks(places.clone()), places, device)?;
+        let group = self
+            .group
+            .clone()
+            .ok_or_else(|| EngineError::internal("no group"))?;
+        let measured = catch_unwind(AssertUnwindSafe(|| group.measure(device)));
+        let measured = measured.map_err(|panic| EngineError::from_panic(panic.as_ref()));
+        let lost = self.others.as_ref().map_or(Ok(()), OtherRanks::check);
+        lost.and(measured).inspect_err(|_| self.drop_others())
+    }
+
+    /// On the first rank, gives a command to the others, which are started where there are none, not those, or some were
+    /// lost meanwhile.
     fn order_others(
         &mut self,
-        order: &StageOrder,
-        devices: usize,
+        command: &EngineCommand,
+        places: &RankPlaces,
         device: Device,
     ) -> Result<(), EngineError> {
+        if self.group.is_some() && self.others.is_none() {
+            return Ok(());
+        }
         let others = self.others.take();
-        let usable = others.filter(|it| it.inputs.len() + 1 == devices && it.check().is_ok());
-        let others = if let Some(others) = usable {
+        let usable = others.filter(|it| it.places == *places && it.check().is_ok());
+        let mut others = if let Some(others) = usable {
             others
         } else {
             self.group = None;
-            let (others, group) = OtherRanks::start(devices, device)?;
+            let (others, group) = OtherRanks::start(places, device)?;
             self.group = Some(Rc::new(group));
             others
         };
-        self.others.insert(others).order(order)
+        let ordered = (0..others.inputs.len()).try_for_each(|index| others.send(index, command));
+        if ordered.is_ok() {
+            self.others = Some(others);
+        } else {
+            self.group = None;
+        }
+        ordered
     }
 
     /// Ends a stage: its result, or why another rank failed.
@@ -125,6 +157,7 @@ fn is_shared(order: &StageOrder) -> bool {
 
 /// Engines of the ranks after the first one. Dropped, they end.
 struct OtherRanks {
+    places: RankPlaces,
     inputs: Vec<ChildStdin>,
     ends: Receiver<StageEnd>,
     watch: Arc<RankWatch>,
@@ -156,30 +189,52 @@ impl RankWatch {
 }
 
 impl OtherRanks {
-    /// Starts `devices` - 1 engines and returns when all have joined; `device`: of this one
-    fn start(devices: usize, device: Device) -> Result<(Self, RankGroup), EngineError> {
+    /// Starts the engines and returns when all have joined; `device`: of this one
+    fn start(places: &RankPlaces, device: Device) -> Result<(Self, RankGroup), EngineError> {
         let watch = Arc::new(RankWatch {
             processes: Mutex::default(),
             failure: Mutex::default(),
             abort: Mutex::default(),
         });
-        let (ready, readies) = bounded(devices);
-        let (end, ends) = bounded(devices);
+        let own = devices_here(places.devices, device)?;
+        let mut seats: Vec<(Option<&str>, DeviceChoice)> = own
+            .into_iter()
+            .skip(1)
+            .map(|device| (None, device))
+            .collect();
+        for host in &places.hosts {
+            let there = (0..places.devices as usize).map(|index| match device {
+                Device::Cuda(_) => DeviceChoice::Cuda(index),
+                _ => DeviceChoice::Cpu,
+            });
+            seats.extend(there.map(|device| (Some(host.as_str()), device)));
+        }
+        let num_others = seats.len();
+        let (ready, readies) = bounded(num_others);
+        let (end, ends) = bounded(num_others);
         let mut others = Self {
+            places: places.clone(),
             inputs: Vec::new(),
             ends,
             watch,
         };
-        for rank in 1..devices {
-            let own = device_of(rank, devices, device)?;
-            others.spawn(own, &ready, &end)?;
+        for (host, device) in seats {
+            others.spawn(host, device, &ready, &end)?;
         }
         drop(ready);
-        for () in readies.iter().take(devices - 1) {}
+        let mut addresses = vec![None; num_others];
+        for (index, found) in readies.iter().take(num_others) {
+            addresses[index] = found;
+        }
         others.check()?;
-        let group = OpenGroup::new(LOOPBACK, devices, device)?;
-        for rank in 1..devices {
-            others.send(rank - 1, &EngineCommand::Join(group.other(rank)))?;
+        let seen = addresses.iter().flatten().next();
+        let own = seen
+            .map_or(LOOPBACK, |found: &RankAddresses| &found.first)
+            .to_owned();
+        let group = OpenGroup::new(&own, num_others + 1, device)?;
+        for (index, found) in addresses.into_iter().enumerate() {
+            let member = group.other(index + 1, found);
+            others.send(index, &EngineCommand::Join(member))?;
         }
         let group = group.join(device)?;
         *locked(&others.watch.abort) = Some(Box::new(group.abort_handle()));
@@ -187,27 +242,43 @@ impl OtherRanks {
         Ok((others, group))
     }
 
+    /// Starts an engine here, or on a computer through the program next to this one, which knows ssh.
     fn spawn(
         &mut self,
+        host: Option<&str>,
         device: DeviceChoice,
-        ready: &Sender<()>,
+        ready: &Sender<ReadyRank>,
         end: &Sender<StageEnd>,
     ) -> Result<(), EngineError> {
+        let place = host.map_or_else(|| device.to_string(), |host| format!("{device} of {host}"));
         let started = std::env::current_exe().and_then(|executable| {
-            Command::new(executable)
-                .args(["--device", &device.to_string()])
-                .stdin(Stdio::piped())
-                .stdout(Stdio::piped())
-                .spawn()
+            let device = device.to_string();
+            let mut command = match host {
+                None => {
+                    let mut command = Command::new(executable);
+                    command.args(["--device", &device]);
+                    command
+                }
+                Some(host) => {
+                    let mut command = Command::new(executable.with_file_name("safelight"));
+                    command.args(["computers", "rank", host, &device]);
+                    // Of libtorch's libraries.
+                    command.env_remove("LD_LIBRARY_PATH");
+                    command
+                }
+            };
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()
         });
-        let failed = |what: String| EngineError::internal(format!("the engine on {device} {what}"));
+        let subject = format!("the engine on {place}");
+        let failed = |what: String| EngineError::internal(format!("{subject} {what}"));
         let mut process = started.map_err(|err| failed(format!("could not start: {err}")))?;
         let streams = process.stdin.take().zip(process.stdout.take());
         let (input, output) = streams.ok_or_else(|| failed("has no streams".to_owned()))?;
         locked(&self.watch.processes).push(process);
+        let index = self.inputs.len();
         self.inputs.push(input);
         let (watch, ready, end) = (Arc::clone(&self.watch), ready.clone(), end.clone());
-        let read = move || read_messages(output, device, &watch, &ready, &end);
+        let read = move || read_messages(output, (index, &place), &watch, &ready, &end);
         let thread = thread::Builder::new().name("engine-rank".to_owned());
         thread
             .spawn(read)
@@ -220,15 +291,6 @@ impl OtherRanks {
             let lost = EngineError::internal(format!("another GPU's engine is gone: {err}"));
             self.reason(REASON).unwrap_or(lost)
         })
-    }
-
-    fn order(&mut self, order: &StageOrder) -> Result<(), EngineError> {
-        let order = StageOrder {
-            capture: false,
-            ..order.clone()
-        };
-        let command = EngineCommand::RunStage(Box::new(order));
-        (0..self.inputs.len()).try_for_each(|index| self.send(index, &command))
     }
 
     /// Returns when all have ended the stage.
@@ -264,10 +326,11 @@ impl Drop for OtherRanks {
     }
 }
 
-/// Device of a rank: those after the first one's, from the start again after the last.
-fn device_of(rank: usize, devices: usize, first: Device) -> Result<DeviceChoice, EngineError> {
+/// Devices of this computer's ranks: the first one's and those after it, from the start again after the last.
+fn devices_here(devices: u32, first: Device) -> Result<Vec<DeviceChoice>, EngineError> {
+    let devices = devices as usize;
     let Device::Cuda(index) = first else {
-        return Ok(DeviceChoice::Cpu);
+        return Ok(vec![DeviceChoice::Cpu; devices]);
     };
     let found = Cuda::device_count().unsigned_abs() as usize;
     if devices > found {
@@ -275,22 +338,26 @@ fn device_of(rank: usize, devices: usize, first: Device) -> Result<DeviceChoice,
             "this job wants {devices} GPUs, and {found} can be used here"
         )));
     }
-    Ok(DeviceChoice::Cuda((index + rank) % found))
+    let next = |rank| DeviceChoice::Cuda((index + rank) % found);
+    Ok((0..devices).map(next).collect())
 }
+
+/// Index of a rank among the others, and its addresses on another computer.
+type ReadyRank = (usize, Option<RankAddresses>);
 
 /// Until the rank ends. Dropping the senders tells that nothing more comes.
 fn read_messages(
     output: ChildStdout,
-    device: DeviceChoice,
+    (index, place): (usize, &str),
     watch: &RankWatch,
-    ready: &Sender<()>,
+    ready: &Sender<ReadyRank>,
     end: &Sender<StageEnd>,
 ) {
     let mut output = BufReader::new(output);
     while let Ok(Some((message, _))) = read_frame::<EngineMessage>(&mut output) {
         match message {
-            EngineMessage::Ready(_) => {
-                ready.send(()).ok();
+            EngineMessage::Ready(report) => {
+                ready.send((index, report.addresses)).ok();
             }
             EngineMessage::Refused(error)
             | EngineMessage::StageEnded(StageEnd::Failed { error }) => watch.fail(error),
@@ -300,7 +367,7 @@ fn read_messages(
             _ => {}
         }
     }
-    let what = format!("the engine on {device}, which shared this job, ended unexpectedly");
+    let what = format!("the engine on {place}, which shared this job, ended unexpectedly");
     let error = JobError::new(JobErrorKind::EngineLost, what);
     watch.fail(error.advise("Run the Doctor to check the GPUs, or run the job on one"));
 }

@@ -14,7 +14,7 @@ use safelight_core::job::{CancelToken, DeviceChoice, JobError, JobErrorKind, Job
 use safelight_core::job_update::MemorySample;
 use safelight_core::protocol::{
     EngineCommand, EngineMessage, EngineReport, GroupMember, OutgoingMessage, PROTOCOL_VERSION,
-    StageEnd, StageOrder,
+    RankPlaces, StageEnd, StageOrder,
 };
 use tch::Device;
 
@@ -76,6 +76,11 @@ pub fn serve(
                     break;
                 }
             }
+            EngineCommand::MeasureRanks(places) => {
+                if orders.send(EngineWork::Measure(places)).is_err() {
+                    break;
+                }
+            }
             EngineCommand::RunStage(order) => {
                 running = CancelToken::default();
                 if orders
@@ -123,11 +128,13 @@ fn report(runtime: &DeviceRuntime) -> EngineReport {
         class: runtime.class,
         line: runtime.line.clone(),
         gpu_problem: runtime.gpu_problem.clone(),
+        addresses: None,
     }
 }
 
 enum EngineWork {
     Join(GroupMember),
+    Measure(RankPlaces),
     Run(Box<StageOrder>, CancelToken),
 }
 
@@ -150,6 +157,18 @@ impl EngineState {
             let end = match work {
                 EngineWork::Join(member) => match ranks.join(&member, self.device) {
                     Ok(()) => continue,
+                    Err(err) => StageEnd::Failed {
+                        error: err.to_job_error(),
+                    },
+                },
+                EngineWork::Measure(places) => match ranks.measure(&places, self.device) {
+                    Ok(bytes_per_sec) => {
+                        send(
+                            &self.messages,
+                            EngineMessage::RanksMeasured { bytes_per_sec },
+                        );
+                        continue;
+                    }
                     Err(err) => StageEnd::Failed {
                         error: err.to_job_error(),
                     },

@@ -371,6 +371,7 @@ mod tests {
             class: None,
             line: String::new(),
             gpu_problem: None,
+            addresses: None,
         }
     }
 

@@ -146,6 +146,7 @@ mod tests {
             class: None,
             line: String::new(),
             gpu_problem: None,
+            addresses: None,
         };
         let other = shared.join();
         other.reserve(|_| Some((u64::MAX, ()))).unwrap();

@@ -246,7 +246,8 @@ impl StageWatch<'_> {
             EngineMessage::Ready(_)
             | EngineMessage::Refused(_)
             | EngineMessage::Pulse { .. }
-            | EngineMessage::StageEnded(_) => {}
+            | EngineMessage::StageEnded(_)
+            | EngineMessage::RanksMeasured { .. } => {}
         }
     }
 }

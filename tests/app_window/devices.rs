@@ -292,3 +292,21 @@ fn the_memory_panel_and_the_strip_switch_between_the_running_jobs() {
     bench.press("Watch GPU 0: one");
     bench.assert_shows("Used 300 MiB");
 }
+
+#[test]
+fn automatic_sharing_gives_a_single_job_all_gpus_and_several_jobs_one_each() {
+    let mut bench = with_gpus(&[24, 24]);
+    bench.change_settings(|settings| settings.memory.devices = 0);
+    bench.queue_prompts(&["one"]);
+    let first = bench.next_job();
+    assert_eq!(first.request.num_devices(), 2);
+    bench.queue_prompts(&["two", "three"]);
+    bench.assert_no_job();
+    bench.finish_job(&first, 2);
+    let second = bench.next_job();
+    let third = sent_to_second(&mut bench);
+    assert_eq!(
+        [&second, &third].map(|job| job.request.num_devices()),
+        [1, 1]
+    );
+}

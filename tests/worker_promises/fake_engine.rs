@@ -199,6 +199,7 @@ impl FakeEngine {
             used_bytes: 0,
             line: "a fake device".to_owned(),
             gpu_problem: self.state.gpu_problem.lock().unwrap().clone(),
+            addresses: None,
         };
         self.send(EngineMessage::Ready(report));
         while let Ok(command) = self.commands.recv() {
@@ -213,7 +214,7 @@ impl FakeEngine {
                         JobRequest::Finish(request) => self.finish(order.first_frame, request),
                     })
                 }
-                EngineCommand::Join(_) | EngineCommand::Cancel => continue,
+                _ => continue,
             };
             let Some(end) = end else {
                 return;

@@ -298,6 +298,7 @@ impl GenerateArgs {
             seed,
             options: JobOptions {
                 memory: self.memory.choice(&settings.memory),
+                hosts: self.memory.hosts.clone(),
                 // Nobody sees images in a terminal.
                 preview: PreviewChoice::Off,
                 dtype: self.dtype.unwrap_or(dtype),

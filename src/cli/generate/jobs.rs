@@ -1,13 +1,14 @@
 //! From the arguments to jobs that can begin: checked, with settled prompts, names and absolute paths. All of them are
 //! before the first begins.
 
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 
 use safelight_core::catalog::{EMBEDDED_MODEL, ModelCatalog};
 use safelight_core::fitting::{LoraIndex, control_named};
 use safelight_core::job::{
-    ChosenLora, FieldError, FormNotice, GenerateRequest, GridRecord, JobError, JobErrorKind,
-    LoraChoice, ValidatedForm, jobs_of,
+    ChosenLora, DeviceChoice, FieldError, FormNotice, GenerateRequest, GridRecord, JobError,
+    JobErrorKind, LoraChoice, ValidatedForm, jobs_of,
 };
 use safelight_core::model::{ComponentOverrides, ModelSpec, advice_for};
 use safelight_core::naming::numbered_path;
@@ -42,6 +43,11 @@ pub(super) fn jobs_from_args(
         None => catalog.open_with(wanted, &args.companions())?,
     };
     let mut form = args.form(&spec, settings)?;
+    if there.is_none() && args.memory.shares_automatically(&settings.memory) {
+        let mut devices = environment.job_devices();
+        devices.retain(|device| matches!(device, DeviceChoice::Cuda(_)));
+        form.options.memory.devices = NonZeroU32::new(devices.len() as u32);
+    }
     let lora_index = match &there {
         Some(there) => LoraIndex::from(there.info.loras.clone()),
         None => LoraIndex::new(&environment.paths, settings),

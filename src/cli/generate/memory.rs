@@ -4,7 +4,7 @@
 
 use clap::Args;
 use safelight_core::memory::MemoryOptions;
-use safelight_core::settings::MemorySettings;
+use safelight_core::settings::{ComputerSettings, MemorySettings};
 
 /// Memory of the device that a job may use.
 #[derive(Args, Clone, Debug, Default)]
@@ -18,12 +18,20 @@ pub struct MemoryArgs {
     /// Keep models loaded between stages where they fit together
     #[arg(long)]
     keep_loaded: bool,
-    /// GPUs that share the steps of the job, from the chosen one on [default: the setting]
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=64))]
+    /// GPUs that share the steps of the job, from the chosen one on; 0 for all [default: the setting]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(0..=64))]
     devices: Option<u32>,
+    /// Other computers whose GPUs share the steps too, as many of each, by the names that ssh knows
+    #[arg(long, value_name = "HOST,HOST", value_delimiter = ',', value_parser = host_value)]
+    pub hosts: Vec<String>,
 }
 
 impl MemoryArgs {
+    /// Returns whether all GPUs share the steps.
+    pub fn shares_automatically(&self, settings: &MemorySettings) -> bool {
+        self.devices.unwrap_or(settings.devices) == 0
+    }
+
     /// These options, with the settings where none are given.
     pub fn choice(&self, settings: &MemorySettings) -> MemoryOptions {
         MemorySettings {
@@ -35,6 +43,11 @@ impl MemoryArgs {
         }
         .choice()
     }
+}
+
+fn host_value(text: &str) -> Result<String, String> {
+    let host = text.to_owned();
+    ComputerSettings::host_problem(text).map_or(Ok(host), Err)
 }
 
 /// A number of GiB.

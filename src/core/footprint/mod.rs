@@ -54,6 +54,8 @@ pub struct StageFootprint {
     pub calls: u32,
     /// Approximate floating-point operations of one call of a transformer; 0 of other networks.
     pub operations: f64,
+    /// Numbers of the results of all its attentions in one call of a transformer; 0 of other networks.
+    pub attended: f64,
     /// Matrices can stream.
     pub streams: bool,
     /// Supports tiles.
@@ -152,6 +154,7 @@ impl<'a> PlannedJob<'a> {
             activation_bytes: activation_bytes + self.workspace(),
             calls: 1,
             operations: 0.0,
+            attended: 0.0,
             // On the CPU weights are pages of their files, which the system drops.
             streams: self.is_on_gpu()
                 && !matches!(

@@ -80,6 +80,7 @@ pub(crate) fn streams(
     StageFootprint {
         calls: job.calls(job.passes()),
         operations: images * one_image,
+        attended: tokens * dim * (double + single),
         ..job.need(PlannedNetwork::Transformer, bytes)
     }
 }
@@ -155,6 +156,7 @@ pub(crate) fn joint(
     StageFootprint {
         calls: job.calls(job.passes()),
         operations: images * job.operations(PlannedNetwork::Transformer, one, (dim, layers)),
+        attended: images * one * dim * layers,
         ..job.need(PlannedNetwork::Transformer, bytes)
     }
 }

@@ -69,7 +69,7 @@ impl JobRequest {
     /// Number of devices that share its steps.
     pub fn num_devices(&self) -> u32 {
         let generate = self.generate();
-        generate.map_or(1, |request| request.options.memory.num_devices())
+        generate.map_or(1, GenerateRequest::num_devices)
     }
 
     /// The grid that it belongs to, and the cell's number from 0.

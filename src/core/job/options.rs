@@ -16,6 +16,9 @@ pub struct JobOptions {
     /// Memory options of the job. With little memory the autoencoder works in tiles, which changes the result slightly,
     /// and the two passes of true CFG run one by one, which rounds differently.
     pub memory: MemoryOptions,
+    /// Other computers, as ssh knows them, each with as many devices that share the steps. Not embedded in files.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub hosts: Vec<String>,
     /// Preview method; changes no result. Not embedded in files.
     pub preview: PreviewChoice,
     pub dtype: DtypeChoice,

@@ -164,6 +164,7 @@ impl GenerateRequest {
             for local in [
                 "out",
                 "is_out_automatic",
+                "hosts",
                 "capture",
                 "files",
                 "copies",
@@ -288,6 +289,12 @@ impl GenerateRequest {
 
     pub fn prompt_image_name(index: usize) -> String {
         format!("prompt_image_{}", index + 1)
+    }
+
+    /// Number of devices that share its steps, on all computers.
+    pub fn num_devices(&self) -> u32 {
+        let JobOptions { memory, hosts, .. } = &self.options;
+        memory.num_devices() * (1 + hosts.len() as u32)
     }
 
     /// Returns whether a video starts from another one: a given one, or that of a first pass.

@@ -42,13 +42,13 @@ pub struct MemoryOptions {
     pub cap_bytes: Option<u64>,
     /// Keep networks loaded from stage to stage where the plan proves that they fit.
     pub keep_loaded: bool,
-    /// Devices that share the denoising, each with all weights; `None`: one.
+    /// Devices of each computer that share the denoising, each with all weights; `None`: one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub devices: Option<NonZeroU32>,
 }
 
 impl MemoryOptions {
-    /// Number of devices that share the denoising.
+    /// Number of devices of each computer that share the denoising.
     pub fn num_devices(&self) -> u32 {
         self.devices.map_or(1, NonZeroU32::get)
     }

@@ -13,7 +13,7 @@ use crate::footprint::{
     ModelFootprint, NetworkFootprint, PlannedJob, PlannedNetwork, StageFootprint,
 };
 use crate::job::{GenerateRequest, Recipe, Stage};
-use crate::memory::{DeviceClass, DeviceFacts, MemoryBudget, MemoryOptions, StageMemory};
+use crate::memory::{DeviceClass, DeviceFacts, MemoryBudget, StageMemory};
 use crate::units::total;
 
 /// Tiles that are tried where whole frames do not fit, the largest first: fewer seams, and less that is computed twice.
@@ -250,6 +250,19 @@ impl MemoryPlanner<'_> {
         all / (1.0 + f64::from(u8::from(recipe.contains(&Stage::DenoiseLow))))
     }
 
+    /// Bytes that each device sends to the others in a step, about: queries, keys, values and results of its tokens.
+    pub fn exchanged_bytes(&self, request: &GenerateRequest) -> f64 {
+        let budget = self.facts.budget(&request.options.memory);
+        let job = self.job(request, &budget);
+        let needs = stage_needs(&job, Stage::Denoise).into_iter();
+        let of_need = |need: StageFootprint| {
+            let passes = f64::from(need.calls) / f64::from(job.steps());
+            need.attended * 4.0 * need.number_bytes as f64 * passes
+        };
+        let devices = f64::from(request.num_devices());
+        needs.map(of_need).sum::<f64>() * (devices - 1.0) / (devices * devices)
+    }
+
     fn job<'a>(&'a self, request: &'a GenerateRequest, budget: &MemoryBudget) -> PlannedJob<'a> {
         PlannedJob {
             request,
@@ -314,7 +327,11 @@ impl MemoryPlanner<'_> {
             let network = self.weights.with_part(need.part)?;
             Some((
                 self.network(
-                    (&request.options.memory, job.steps()),
+                    (
+                        request.options.memory.preserved_bytes,
+                        request.num_devices(),
+                    ),
+                    job.steps(),
                     budget,
                     stage,
                     &network,
@@ -328,10 +345,11 @@ impl MemoryPlanner<'_> {
         worst.unwrap_or_else(|| (StagePlan::empty(stage), false))
     }
 
-    /// Plan of one network of a stage; `steps`: of the denoising loop.
+    /// Plan of one network of a stage; `devices` and `steps`: of the denoising loop.
     pub(super) fn network(
         &self,
-        (memory, steps): (&MemoryOptions, u32),
+        (preserved, devices): (Option<u64>, u32),
+        steps: u32,
         budget: &MemoryBudget,
         stage: Stage,
         network: &NetworkFootprint,
@@ -353,7 +371,7 @@ impl MemoryPlanner<'_> {
         let often = total([least, network.often.bytes(size)]);
         let most = total([often, network.seldom.bytes(size)]);
         let window = self.windows(network, need);
-        let preserved = memory.preserved_bytes.filter(|_| is_transformer);
+        let preserved = preserved.filter(|_| is_transformer);
         let kept_free = match preserved {
             _ if !need.streams => None,
             Some(bytes) => Some(bytes).filter(|_| total([weights, bytes]) >= available),
@@ -385,11 +403,7 @@ impl MemoryPlanner<'_> {
             resident_bytes: resident,
             streamed_bytes_per_step: per_step,
             copy_secs_per_step: per_step as f64 / self.facts.copy_rate(),
-            devices: if stage.is_denoising() {
-                memory.num_devices()
-            } else {
-                1
-            },
+            devices: if stage.is_denoising() { devices } else { 1 },
             tile: None,
             fits: total([peak, margin]) <= available,
             formula_bytes: need.activation_bytes as u64,

@@ -71,11 +71,20 @@ impl MemoryPlanner<'_> {
                 activation_bytes: frame.bytes as f64,
                 calls: 1,
                 operations: 0.0,
+                attended: 0.0,
                 streams: false,
                 tiles: false,
             };
             let stage = request.stage();
-            let plan = self.network((&request.memory, 1), &budget, stage, network, &need, 1.0);
+            let plan = self.network(
+                (request.memory.preserved_bytes, 1),
+                1,
+                &budget,
+                stage,
+                network,
+                &need,
+                1.0,
+            );
             StagePlan {
                 whole_bytes: plan.weights_bytes.saturating_add(frame.whole_bytes),
                 tile: frame.tile,

@@ -183,7 +183,7 @@ with_defaults! {
         pub cap_gib: Option<f64> = None,
         /// Keep models loaded where they fit together, instead of unloading each before the next.
         pub keep_loaded: bool = false,
-        /// GPUs that share the steps of one job.
+        /// GPUs that share the steps of one job; 0: all where that helps.
         pub devices: u32 = 1,
         /// Pause a job while other programs need the memory that it has.
         pub yields: bool = true,

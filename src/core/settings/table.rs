@@ -287,9 +287,9 @@ pub const SECTIONS: &[SettingsSection] = settings_sections! {
         "memory.keep_loaded" "Between stages": Switch("Keep models loaded where they fit together"),
             "Otherwise each model is unloaded before the next, which always fits more",
             "true keeps models loaded where they fit together";
-        "memory.devices" "GPUs for one job": Number((1, 64)),
-            "GPUs that share the steps of one job, from the chosen one on, and the decoding of Wan's videos. Weights that fit on none of them are kept in parts",
-            "1 runs each job on one GPU";
+        "memory.devices" "GPUs for one job": Number((0, 64)),
+            "GPUs that share the steps of one job, from the chosen one on, and the decoding of Wan's videos. Weights that fit on none of them are kept in parts. 0: all equal ones, for a job that does not fit on one or when no other job waits",
+            "1 runs each job on one GPU, 0 is automatic";
         "memory.yields" "Scarce memory": Switch("Give memory to other programs when it gets scarce"),
             "When another program takes the memory that is left, the running job stops at its step, gives its memory back, and continues by itself when there is room",
             "true gives memory to other programs, false keeps it";

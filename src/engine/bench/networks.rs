@@ -76,7 +76,7 @@ impl RankBench<'_> {
         let group = OpenGroup::new("127.0.0.1", ranks, device).map_err(failed)?;
         thread::scope(|scope| {
             for rank in 1..ranks {
-                let member = group.other(rank);
+                let member = group.other(rank, None);
                 let device = match device {
                     Device::Cuda(index) => Device::Cuda(index + rank),
                     other => other,

@@ -4,6 +4,7 @@
 #include <torch/csrc/distributed/c10d/TCPStore.hpp>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <string>
 #include <vector>
@@ -27,6 +28,8 @@ public:
 
   static std::shared_ptr<::gloo::transport::Device> createDeviceForHostname(const std::string &hostname,
                                                                             bool lazyInit = false);
+  static std::shared_ptr<::gloo::transport::Device> createDeviceForInterface(const std::string &interface,
+                                                                             bool lazyInit = false);
 
   explicit ProcessGroupGloo(const c10::intrusive_ptr<Store> &store, int rank, int size,
                             c10::intrusive_ptr<Options> options);
@@ -80,7 +83,11 @@ extern "C" void *safelight_gloo(void *store, const char *host, int rank, int ran
                                 size_t room) noexcept {
   try {
     auto options = c10::make_intrusive<c10d::ProcessGroupGloo::Options>(kTimeout);
-    options->devices.push_back(c10d::ProcessGroupGloo::createDeviceForHostname(host));
+    // As PyTorch does where a computer has several networks.
+    const char *interface = std::getenv("GLOO_SOCKET_IFNAME");
+    options->devices.push_back(interface == nullptr || *interface == '\0'
+                                   ? c10d::ProcessGroupGloo::createDeviceForHostname(host)
+                                   : c10d::ProcessGroupGloo::createDeviceForInterface(interface));
     GroupPointer group = c10::make_intrusive<c10d::ProcessGroupGloo>(*static_cast<StorePointer *>(store), rank, ranks,
                                                                      std::move(options));
     // One that leaves early must not break the connections that others still make.

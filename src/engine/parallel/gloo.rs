@@ -68,7 +68,6 @@ impl ErrorText {
 /// Store of a group, which the first rank serves.
 pub(super) struct RankStore {
     store: NonNull<c_void>,
-    host: CString,
     pub(super) port: u16,
 }
 
@@ -82,7 +81,7 @@ impl RankStore {
         // SAFETY: the shim reads the host, fills port and text, and never throws.
         let store = unsafe { safelight_store(host.as_ptr(), &raw mut port, is_first, text, room) };
         let store = NonNull::new(store).ok_or_else(|| error.into_error("the ranks' store"))?;
-        Ok(Self { store, host, port })
+        Ok(Self { store, port })
     }
 }
 
@@ -103,15 +102,21 @@ pub(super) struct GlooGroup {
 }
 
 impl GlooGroup {
-    /// Returns when all ranks have come.
-    pub(super) fn join(store: RankStore, rank: usize, ranks: usize) -> Result<Self, ParallelError> {
+    /// Returns when all ranks have come. `own`: address of this rank
+    pub(super) fn join(
+        store: RankStore,
+        own: &str,
+        rank: usize,
+        ranks: usize,
+    ) -> Result<Self, ParallelError> {
+        let host = CString::new(own).map_err(|_err| ParallelError::Host)?;
         let mut error = ErrorText::empty();
         let (text, room) = error.room();
-        let [own, all] = [rank, ranks].map(|it| it as c_int);
-        let host = store.host.as_ptr();
+        let [rank, ranks] = [rank, ranks].map(|it| it as c_int);
+        let host = host.as_ptr();
         #[expect(unsafe_code, reason = "calls the shim")]
         // SAFETY: store and host are alive, the shim fills the text and never throws.
-        let group = unsafe { safelight_gloo(store.store.as_ptr(), host, own, all, text, room) };
+        let group = unsafe { safelight_gloo(store.store.as_ptr(), host, rank, ranks, text, room) };
         let group = NonNull::new(group).ok_or_else(|| error.into_error("Gloo"))?;
         Ok(Self {
             group,

@@ -13,11 +13,12 @@ pub(crate) mod tests;
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
+use std::time::Instant;
 
 use gloo::{GlooGroup, RankStore};
 use nccl::{NcclGroup, NcclId};
 use safelight_core::job::{JobError, JobErrorKind};
-use safelight_core::protocol::GroupMember;
+use safelight_core::protocol::{GroupMember, RankAddresses};
 use tch::{Device, Kind, Tensor};
 use thiserror::Error;
 
@@ -26,6 +27,9 @@ pub use shards::{PendingExchange, TokenShards};
 
 use crate::error::EngineError;
 use crate::kernels::StreamMark;
+
+const MEASURED_BYTES: i64 = 16 << 20;
+const MEASURED_TIMES: i64 = 4;
 
 #[derive(Debug, Error)]
 pub enum ParallelError {
@@ -54,18 +58,19 @@ pub struct OpenGroup {
 }
 
 impl OpenGroup {
-    /// `device`: of the first rank
-    pub fn new(host: &str, ranks: usize, device: Device) -> Result<Self, ParallelError> {
+    /// `own`: address of the first rank for the others, and `device`: its device
+    pub fn new(own: &str, ranks: usize, device: Device) -> Result<Self, ParallelError> {
         let mut member = GroupMember {
             rank: 0,
             ranks,
-            host: host.to_owned(),
+            host: own.to_owned(),
+            own: own.to_owned(),
             port: 0,
             nccl: Vec::new(),
         };
         let mut store = None;
         if device == Device::Cpu {
-            let opened = RankStore::open(host, 0, true)?;
+            let opened = RankStore::open(own, 0, true)?;
             member.port = opened.port;
             store = Some(opened);
         } else {
@@ -74,12 +79,16 @@ impl OpenGroup {
         Ok(Self { store, member })
     }
 
-    /// Another rank of the group.
-    pub fn other(&self, rank: usize) -> GroupMember {
-        GroupMember {
+    /// Another rank of the group. `addresses`: where it is on another computer
+    pub fn other(&self, rank: usize, addresses: Option<RankAddresses>) -> GroupMember {
+        let mut member = GroupMember {
             rank,
             ..self.member.clone()
+        };
+        if let Some(RankAddresses { first, own }) = addresses {
+            (member.host, member.own) = (first, own);
         }
+        member
     }
 
     /// Returns when all others have come.
@@ -128,7 +137,7 @@ impl RankGroup {
                 Some(store) => store,
                 None => RankStore::open(&member.host, member.port, false)?,
             };
-            RankLink::Gloo(GlooGroup::join(store, rank, ranks)?)
+            RankLink::Gloo(GlooGroup::join(store, &member.own, rank, ranks)?)
         } else {
             let id = NcclId::of_bytes(&member.nccl)?;
             RankLink::Nccl(NcclGroup::join(id, rank, ranks, device)?)
@@ -214,6 +223,24 @@ impl RankGroup {
         };
         receive[self.rank].copy_(&send[self.rank]);
         StartedExchange(started.unwrap_or_else(|err| panic!("{err}")))
+    }
+
+    /// Bytes that each rank sends in a second when all send to all.
+    pub fn measure(&self, device: Device) -> f64 {
+        let sent = Tensor::zeros([MEASURED_BYTES], (Kind::Uint8, device));
+        let exchange = || {
+            let all = self.gathered(&sent, (0..self.ranks()).map(|_| sent.size()));
+            // Waits for the device.
+            let ends = all.iter().map(|it| it.get(-1).int64_value(&[]));
+            ends.sum::<i64>()
+        };
+        exchange();
+        let began = Instant::now();
+        for _ in 0..MEASURED_TIMES {
+            exchange();
+        }
+        let bytes = MEASURED_BYTES * MEASURED_TIMES * (self.ranks() as i64 - 1);
+        bytes as f64 / began.elapsed().as_secs_f64()
     }
 
     /// This rank, counted from 0, and the number of all.

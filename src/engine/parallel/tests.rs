@@ -15,7 +15,7 @@ pub(crate) fn on_ranks<T: Send>(ranks: usize, work: impl Fn() -> T + Sync) -> Ve
     };
     thread::scope(|scope| {
         let others = (1..ranks).map(|rank| {
-            let member = open.other(rank);
+            let member = open.other(rank, None);
             scope.spawn(move || shared(RankGroup::join(&member, Device::Cpu).unwrap()))
         });
         let others: Vec<_> = others.collect();

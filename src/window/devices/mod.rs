@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::io;
+use std::num::NonZeroU32;
 use std::sync::Arc;
 
 use safelight_core::job::DeviceChoice;
@@ -191,12 +192,8 @@ impl JobDevices {
 
     /// Rank of a job's plan on each device; `None` until it is known. Equal devices have equal ranks.
     fn ranks_of(&mut self, job: &WaitingJob, cx: &AppContext) -> Option<Vec<u8>> {
-        let kinds = self.list.iter().map(|it| it.facts);
-        let kinds: Vec<_> = kinds
-            .map(|it| it.map(|it| (it.class, it.total_bytes)))
-            .collect();
-        let request = job.request.generate();
-        let Some(request) = request.filter(|_| kinds.iter().any(|kind| *kind != kinds[0])) else {
+        let is_needed = !self.are_equal() || shares_automatically(cx);
+        let Some(request) = job.request.generate().filter(|_| is_needed) else {
             return Some(vec![0; self.list.len()]);
         };
         if !self.ranks.contains_key(&job.id) && !self.ranking.is_busy() {
@@ -208,6 +205,37 @@ impl JobDevices {
             });
         }
         self.ranks.get(&job.id).cloned()
+    }
+
+    fn are_equal(&self) -> bool {
+        let kinds = self.list.iter().map(|it| it.facts);
+        let mut kinds = kinds.map(|it| it.map(|it| (it.class, it.total_bytes)));
+        let first = kinds.next();
+        kinds.all(|kind| Some(kind) == first)
+    }
+
+    /// Number of GPUs that share a job which may start on device `at`, where the settings leave that to the program: all
+    /// of them if they are equal and free, and one cannot hold the job as it is or no other job waits.
+    pub(super) fn shared_by(
+        &self,
+        at: usize,
+        job: &WaitingJob,
+        is_alone: bool,
+        is_free: &dyn Fn(&str) -> bool,
+        cx: &AppContext,
+    ) -> Option<NonZeroU32> {
+        let is_gpu = |it: &LocalDevice| matches!(it.device, DeviceChoice::Cuda(_));
+        let usable = |it: &LocalDevice| is_gpu(it) && !it.is_lost && is_free(&it.name);
+        let is_large = || self.ranks.get(&job.id).is_some_and(|ranks| ranks[at] > 0);
+        let is_shared = shares_automatically(cx)
+            && job.request.generate().is_some()
+            && job.request.num_devices() == 1
+            && job.device == DeviceChoice::Auto
+            && self.are_several()
+            && self.are_equal()
+            && self.list.iter().all(usable)
+            && (is_alone || is_large());
+        NonZeroU32::new(self.list.len() as u32).filter(|_| is_shared)
     }
 
     /// A job runs on the device now.
@@ -232,6 +260,10 @@ impl JobDevices {
         let fits = |it: &LocalDevice| !it.is_lost && [DeviceChoice::Auto, it.device].contains(&pin);
         is_lost && self.list.iter().any(fits)
     }
+}
+
+fn shares_automatically(cx: &AppContext) -> bool {
+    cx.settings.memory.devices == 0
 }
 
 fn device_name(device: DeviceChoice, number: usize) -> String {

@@ -1,5 +1,7 @@
 //! Scheduling: waiting jobs get the devices that are free, and at the end of a job the next one follows.
 
+use std::num::NonZeroU32;
+
 use safelight_core::job::DeviceChoice;
 use safelight_core::job_update::{JobOutcome, JobOutput, JobUpdate};
 use safelight_core::sanitize::one_line;
@@ -43,10 +45,14 @@ impl JobQueue {
                     None => self.fail_unknown_computer(at, &host, cx),
                 }
             } else if let Some(index) = devices.free_for(job, &|name| self.is_free(name), cx) {
+                let is_alone = self.waiting.len() == 1;
+                let shared_by =
+                    devices.shared_by(index, job, is_alone, &|name| self.is_free(name), cx);
                 devices.begin(index, job);
                 let device = &devices.list[index];
                 let name = device.name.clone();
-                if !self.start(at, &device.worker, name, Some(device.device), cx) {
+                let place = (device.device, shared_by);
+                if !self.start(at, &device.worker, name, Some(place), cx) {
                     devices.list.remove(index);
                     if devices.list.is_empty() {
                         return self.lose_worker(cx);
@@ -61,23 +67,29 @@ impl JobQueue {
         }
     }
 
-    /// Sends a waiting job to a worker, if that lives. `device`: where it runs unless it is pinned.
+    /// Sends a waiting job to a worker, if that lives. `place`: where it runs unless it is pinned, and the number of devices
+    /// that share it where it does not say so.
     fn start(
         &mut self,
         at: usize,
         worker: &WorkerHandle,
         device_name: String,
-        device: Option<DeviceChoice>,
+        place: Option<(DeviceChoice, Option<NonZeroU32>)>,
         cx: &mut AppContext,
     ) -> bool {
         let Some(job) = self.waiting.remove(at) else {
             return true;
         };
         let cancel = CancelToken::default();
+        let (device, shared_by) = place.unzip();
         let any = device.filter(|_| job.device == DeviceChoice::Auto);
+        let mut request = job.request.clone();
+        if let (Some(Some(devices)), Some(request)) = (shared_by, request.generate_mut()) {
+            request.options.memory.devices = Some(devices);
+        }
         let command = WorkerCommand {
             id: job.id,
-            request: job.request.clone(),
+            request: request.clone(),
             device: any.unwrap_or(job.device),
             cancel: cancel.clone(),
             resume: job.resume.clone(),
@@ -89,7 +101,9 @@ impl JobQueue {
         }
         // Notices of its earlier run.
         cx.notices.end(&NoticeCause::Job(job.id));
-        self.running.push(RunningJob::new(job, device_name, cancel));
+        let mut running = RunningJob::new(job, device_name, cancel);
+        running.request = request;
+        self.running.push(running);
         self.touch();
         true
     }

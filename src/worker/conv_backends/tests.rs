@@ -230,6 +230,7 @@ fn key_of(family: ModelFamily, request: &GenerateRequest) -> ConvBackendKey {
         class: None,
         line: String::new(),
         gpu_problem: None,
+        addresses: None,
     };
     let request = GenerateRequest {
         family,

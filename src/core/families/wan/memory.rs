@@ -164,6 +164,7 @@ fn transformer(job: &PlannedJob<'_>, part: PlannedNetwork) -> Option<StageFootpr
     Some(StageFootprint {
         calls: job.calls(passes),
         operations: batch * one_pass,
+        attended: batch * sizes.tokens * dim * layers as f64,
         ..job.need(part, activation)
     })
 }

@@ -357,6 +357,7 @@ impl From<&GenerateRequest> for GenerateForm {
                 // Results of versions without weights were made without.
                 prompt_weights: Some(request.options.prompt_weights == Some(true)),
                 capture: None,
+                hosts: Vec::new(),
                 sidecar: false,
                 ..request.options.clone()
             },
