@@ -1,6 +1,7 @@
 //! `safelight generate` as a whole program, with the real engine on the tiny model.
 
 mod changing;
+mod depth;
 mod disk;
 mod faults;
 mod grids;

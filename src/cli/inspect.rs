@@ -154,6 +154,10 @@ fn use_of(card: &IdentityCard) -> &'static str {
             "interpolator",
             "use it with `safelight interpolate --model`",
         ),
+        (
+            "depth_estimator",
+            "use it with `safelight map depth --model`",
+        ),
         ("vae", A_COMPONENT),
         ("text_encoder", A_COMPONENT),
         ("image_encoder", A_COMPONENT),

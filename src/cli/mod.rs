@@ -11,6 +11,7 @@ mod inspect;
 mod interpolate;
 pub mod log;
 mod made_with;
+mod map;
 mod models;
 pub mod out;
 mod plan;
@@ -53,6 +54,7 @@ enum CliCommand {
     Resume(generate::resume::ResumeArgs),
     Upscale(upscale::UpscaleArgs),
     Interpolate(interpolate::InterpolateArgs),
+    Map(map::MapArgs),
     Export(export::ExportArgs),
     Plan(Box<plan::PlanArgs>),
     Models(models::ModelsArgs),
@@ -87,6 +89,7 @@ pub fn main() -> ExitCode {
         Some(CliCommand::Resume(args)) => generate::resume::run(&args, &environment),
         Some(CliCommand::Upscale(args)) => upscale::run(&args, &environment),
         Some(CliCommand::Interpolate(args)) => interpolate::run(&args, &environment),
+        Some(CliCommand::Map(args)) => map::run(&args, &environment),
         Some(CliCommand::Export(args)) => export::run(&args, &environment),
         Some(CliCommand::Plan(args)) => plan::run(*args, &environment),
         Some(CliCommand::Models(args)) => models::run(&args, &environment),

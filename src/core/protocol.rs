@@ -143,7 +143,7 @@ pub enum EngineMessage {
         text: String,
     },
     StageEnded(StageEnd),
-    /// How much each rank sends to the others, and receives from them, when all do so at once.
+    /// Rate at which each rank sends to the others, and receives from them, when all do so at once.
     RanksMeasured {
         bytes_per_sec: f64,
     },

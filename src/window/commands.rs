@@ -194,6 +194,7 @@ pub enum FinishCommand {
     Look,
     UseUpscaler(PathBuf),
     UseInterpolator(PathBuf),
+    UseDepth(PathBuf),
     /// Chooses the network for this from a file.
     Pick(PostprocessAction),
     Make(PathBuf, PostprocessAction),
@@ -204,6 +205,7 @@ pub enum PostprocessAction {
     /// So many times as wide and high.
     Upscale(u32),
     Frames(NewRate),
+    Depth,
 }
 
 #[derive(Clone, Debug)]

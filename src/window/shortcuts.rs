@@ -137,6 +137,7 @@ shortcuts! {
     Watch Anywhere "upscale" "Upscale ×2" [] => PlayerCommand::Finish(PostprocessAction::Upscale(2));
     Watch Anywhere "interpolate" "Interpolate frames ×2" []
         => PlayerCommand::Finish(PostprocessAction::Frames(NewRate::Times(2)));
+    Watch Anywhere "depth" "Depth map (ControlNet)" [] => PlayerCommand::Finish(PostprocessAction::Depth);
     Watch Watching "delete" "Delete what is shown" [key(Key::Delete)] => PlayerCommand::Delete;
     Watch Anywhere "copy-path" "Copy path" [] => PlayerCommand::CopyPath;
     Watch Anywhere "live" "Show the running job" [] => PlayerCommand::ShowLive;

@@ -170,7 +170,9 @@ fn work(request: &GenerateRequest, stage: Stage) -> f64 {
         Stage::Denoise | Stage::DenoiseHigh | Stage::DenoiseLow => {
             megapixels * f64::from(num_steps(request).max(1))
         }
-        Stage::Decode | Stage::Upscale | Stage::Interpolate | Stage::Save => megapixels,
+        Stage::Decode | Stage::Upscale | Stage::Interpolate | Stage::Depth | Stage::Save => {
+            megapixels
+        }
     }
 }
 

@@ -218,6 +218,7 @@ fn can_leave_the_device(stage: Stage) -> bool {
             | Stage::Decode
             | Stage::Upscale
             | Stage::Interpolate
+            | Stage::Depth
     )
 }
 
@@ -227,7 +228,7 @@ pub(super) fn guess_cpu_secs(failed: FailedStage<'_>) -> f64 {
     let all = failed.megapixels() * failed.num_frames() as f64;
     let (megapixels, pace) = match failed.stage {
         Stage::Decode | Stage::EncodeImage => (all, CPU_MEGAPIXELS),
-        Stage::Upscale | Stage::Interpolate => (all, CPU_MEGAPIXELS_UPSCALED),
+        Stage::Upscale | Stage::Interpolate | Stage::Depth => (all, CPU_MEGAPIXELS_UPSCALED),
         _ => (0.5, CPU_MEGAPIXELS),
     };
     megapixels / (pace * cores)

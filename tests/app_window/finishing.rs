@@ -4,8 +4,10 @@
 use safelight_core::job::{PostprocessKind, PostprocessRequest, QueueFile};
 use safelight_core::job_update::JobOutput;
 
+use safelight::window::commands::FinishCommand;
+
 use crate::app_window::prelude::*;
-use crate::common::networks::{write_interpolator, write_upscaler};
+use crate::common::networks::{write_depth_network, write_interpolator, write_upscaler};
 
 /// A bench with these networks and a finished video of three frames, which is shown.
 fn with_networks(upscalers: &[&str], interpolators: &[&str]) -> (Bench, PathBuf) {
@@ -155,6 +157,36 @@ fn of_several_networks_one_is_chosen_and_then_used() {
     bench.press_more("Upscaler: a");
     bench.press("b, compact ×4");
     assert_eq!(used(&mut bench), "b.safetensors");
+}
+
+#[test]
+fn depth_map_is_a_job_of_the_queue_or_offers_the_network() {
+    let (mut bench, _) = with_networks(&[], &[]);
+    bench.press_more_until(
+        "Depth map",
+        "There is no model for depth yet|depth_estimation",
+    );
+    bench.press("Download…");
+    bench.wait_for("Depth Anything V2 Small|Apache-2.0");
+
+    let (mut bench, video) = with_networks(&[], &[]);
+    let folder = bench.paths().models().join("depth_estimation");
+    write_depth_network(&folder.join("small.safetensors"));
+    bench.push(FinishCommand::Look);
+    bench.until("it is found", |bench| {
+        !bench.app().finishing.depth.found.is_empty()
+    });
+    bench.press_more("Depth map");
+    let sent = bench.next_finish();
+    assert_eq!(sent.request.source, video);
+    assert_eq!(sent.request.after, sent.request.before);
+    let name = sent.request.out.display().to_string();
+    assert!(name.ends_with("_depth.mp4"), "{name}");
+    bench.say(sent.id, JobUpdate::Started(sent.request.recipe()));
+    bench.say_stage(sent.id, Stage::Depth);
+    bench.say_step(sent.id, Stage::Depth, 2, 3);
+    bench.assert_shows("Estimating depth  ·  frame 2 of 3");
+    end_finish(&mut bench, &sent, 64, 3);
 }
 
 #[test]

@@ -1,5 +1,6 @@
-//! Networks that tests write: all their numbers are 0.
+//! Networks that tests write: the numbers of most are 0.
 
+use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::io::Write as _;
 use std::path::Path;
@@ -71,6 +72,36 @@ pub fn write_interpolator(path: &Path) {
         tensors.push((name, vec![1, 2, 1, 1]));
     }
     write_zeros(path, tensors);
+}
+
+/// Writes a Depth Anything of four layers with some numbers in its tensors. Makes its folder.
+pub fn write_depth_network(path: &Path) {
+    let known = include_str!("../fixtures/depth/shapes.json");
+    let known: Value = serde_json::from_str(known).expect("JSON");
+    let shapes: BTreeMap<String, Vec<usize>> =
+        Deserialize::deserialize(&known["transformers"]).expect("shapes");
+    let tensors = shapes.into_iter().map(|(name, shape)| {
+        let count: usize = shape.iter().product();
+        let inputs = (count / shape[0]) as f32;
+        let is_vector = count == *shape.iter().max().expect("an axis");
+        let number = |at: usize| {
+            let unit = ((at * 7919 + name.len() * 31) % 1009) as f32 / 504.5 - 1.0;
+            match (is_vector, name.ends_with("weight")) {
+                (true, true) => 1.0 + 0.1 * unit,
+                (true, false) => 0.1 * unit,
+                _ => unit * (3.0 / inputs).sqrt(),
+            }
+        };
+        let bytes = (0..count).flat_map(|at| number(at).to_le_bytes());
+        (name.clone(), shape, bytes.collect::<Vec<u8>>())
+    });
+    let tensors: Vec<_> = tensors.collect();
+    let views = tensors.iter().map(|(name, shape, bytes)| {
+        let view = TensorView::new(Dtype::F32, shape.clone(), bytes);
+        (name, view.expect("the bytes are as many as the shape says"))
+    });
+    fs::create_dir_all(path.parent().expect("a folder")).expect("it can be made");
+    safetensors::serialize_to_file(views, None, path).expect("it can be written");
 }
 
 pub fn write_zeros(path: &Path, tensors: impl IntoIterator<Item = (String, Vec<usize>)>) {

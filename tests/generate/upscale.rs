@@ -41,7 +41,7 @@ fn assert_is_nearest(large: &RgbPixels, small: &RgbPixels) {
     assert_eq!(*large, all.expect("it has pixels"));
 }
 
-fn write_fox(home: &Home, name: &str, frames: &[RgbPixels]) {
+pub(super) fn write_fox(home: &Home, name: &str, frames: &[RgbPixels]) {
     let options = VideoOptions {
         fps: 10.0,
         settings: Some(r#"{"app":"Safelight","request":{"prompt":"a red fox"}}"#.to_owned()),

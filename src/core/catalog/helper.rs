@@ -22,6 +22,7 @@ labelled! {
         PreviewDecoder = "preview decoder",
         Upscaler = "upscaler",
         Interpolator = "RIFE network",
+        DepthEstimator = "depth network",
     }
 }
 

@@ -104,6 +104,7 @@ impl<F: SingleTransformerFamily> FamilyDef for F {
             | Stage::Unload
             | Stage::Upscale
             | Stage::Interpolate
+            | Stage::Depth
             | Stage::Save => [None, None],
         });
         needs.into_iter().flatten().collect()

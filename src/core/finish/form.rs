@@ -10,7 +10,7 @@ use crate::media::{
     check_frames_writable,
 };
 use crate::memory::MemoryOptions;
-use crate::networks::{IfnetConfig, UpscalerConfig};
+use crate::networks::{DepthConfig, IfnetConfig, UpscalerConfig};
 use crate::settings::Settings;
 
 /// A network is used so often one after the other at most.
@@ -59,6 +59,7 @@ pub enum PostprocessOptions {
         tile: Option<u32>,
     },
     Interpolate(NewRate),
+    Depth,
 }
 
 /// A request before [`validate`](Self::validate).
@@ -134,6 +135,10 @@ impl PostprocessForm {
                     ..before
                 };
                 (after, PostprocessKind::Interpolate { network }, None)
+            }
+            PostprocessOptions::Depth => {
+                DepthConfig::read(&network)?;
+                (before, PostprocessKind::Depth { network }, None)
             }
         };
         check_out(&self.out, is_image, &after)?;

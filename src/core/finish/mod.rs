@@ -10,7 +10,8 @@ pub use form::{
     NewRate, PostprocessForm, PostprocessOptions, TargetSize, ending_of, fingerprint, look_at,
 };
 pub use networks::{
-    FoundInterpolator, FoundUpscaler, InstalledNetwork, chosen_interpolator, chosen_upscaler,
-    find_interpolators, find_upscalers, read_interpolator, read_upscaler,
+    FoundDepth, FoundInterpolator, FoundUpscaler, InstalledNetwork, chosen_depth,
+    chosen_interpolator, chosen_upscaler, find_depth, find_interpolators, find_upscalers,
+    read_depth, read_interpolator, read_upscaler,
 };
 pub use retiming::{FramePlace, FrameRetiming, MAX_FPS, TIMES};

@@ -1,4 +1,4 @@
-//! Networks for post-processing on this disk: upscalers and RIFE.
+//! Networks for post-processing on this disk: upscalers, RIFE and Depth Anything.
 
 use std::path::{Path, PathBuf};
 
@@ -6,7 +6,7 @@ use crate::job::{JobError, JobErrorKind};
 pub use crate::library::networks::InstalledNetwork;
 use crate::library::networks::{ListedFolders, NetworkFolders, find};
 use crate::model::CatalogError;
-use crate::networks::{IfnetConfig, UpscalerConfig};
+use crate::networks::{DepthConfig, IfnetConfig, UpscalerConfig};
 use crate::settings::{AppPaths, Settings};
 
 /// Those of ComfyUI, and of Forge and A1111.
@@ -24,8 +24,17 @@ const INTERPOLATORS: NetworkFolders = NetworkFolders {
     what: "RIFE networks",
 };
 
+/// Those of ComfyUI and its nodes by Kijai.
+const DEPTH: NetworkFolders = NetworkFolders {
+    folders: &["depthanything", "depthestimation", "geometryestimation"],
+    listed: ListedFolders::Finishers,
+    home: "depth_estimation",
+    what: "Depth Anything networks",
+};
+
 pub type FoundUpscaler = InstalledNetwork<UpscalerConfig>;
 pub type FoundInterpolator = InstalledNetwork<IfnetConfig>;
+pub type FoundDepth = InstalledNetwork<DepthConfig>;
 
 impl FoundUpscaler {
     /// For lists: `4x-UltraSharp, ESRGAN ×4`.
@@ -69,6 +78,11 @@ pub fn read_interpolator(path: &Path) -> Result<FoundInterpolator, CatalogError>
     InstalledNetwork::read(IfnetConfig::read, path)
 }
 
+/// The Depth Anything network in a file.
+pub fn read_depth(path: &Path) -> Result<FoundDepth, CatalogError> {
+    InstalledNetwork::read(DepthConfig::read, path)
+}
+
 /// The file of an upscaler by its path or name, else the only one that is found.
 pub fn chosen_upscaler(
     wanted: Option<&str>,
@@ -94,6 +108,25 @@ pub fn chosen_interpolator(
         (paths, settings),
         found,
     )
+}
+
+/// All Depth Anything networks, sorted by name.
+pub fn find_depth(paths: &AppPaths, settings: &Settings) -> Vec<FoundDepth> {
+    find(DepthConfig::read, &DEPTH.files(paths, settings))
+}
+
+/// The file of a Depth Anything network by its path or name, else the only one that is found.
+pub fn chosen_depth(
+    wanted: Option<&str>,
+    paths: &AppPaths,
+    settings: &Settings,
+) -> Result<PathBuf, JobError> {
+    let found = find_depth(paths, settings).into_iter();
+    let found = found
+        .map(|it| (it.name.clone(), it.name, it.path))
+        .collect();
+    let kind = (&DEPTH, "Depth Anything network");
+    chosen(kind, wanted, (paths, settings), found)
 }
 
 /// `found`: label, name and file of each network of this kind.

@@ -52,13 +52,17 @@ pub enum PostprocessKind {
     },
     /// Frames between frames by RIFE, so that there are as many a second as [`PostprocessRequest::after`] says.
     Interpolate { network: PathBuf },
+    /// Depth of each frame, near is bright.
+    Depth { network: PathBuf },
 }
 
 impl PostprocessKind {
     /// The network's file.
     pub fn network(&self) -> &Path {
         match self {
-            Self::Upscale { network, .. } | Self::Interpolate { network } => network,
+            Self::Upscale { network, .. }
+            | Self::Interpolate { network }
+            | Self::Depth { network } => network,
         }
     }
 
@@ -75,6 +79,7 @@ impl PostprocessRequest {
         match &self.work {
             PostprocessKind::Upscale { .. } => Stage::Upscale,
             PostprocessKind::Interpolate { .. } => Stage::Interpolate,
+            PostprocessKind::Depth { .. } => Stage::Depth,
         }
     }
 
@@ -108,6 +113,7 @@ impl PostprocessRequest {
         match &self.work {
             PostprocessKind::Upscale { .. } => format!("{stem}_x{}", self.factor()),
             PostprocessKind::Interpolate { .. } => format!("{stem}_{}fps", self.frames_a_second()),
+            PostprocessKind::Depth { .. } => format!("{stem}_depth"),
         }
     }
 
@@ -131,6 +137,7 @@ impl PostprocessRequest {
             PostprocessKind::Interpolate { .. } => {
                 format!("{} frames a second: {name}", self.frames_a_second())
             }
+            PostprocessKind::Depth { .. } => format!("Depth map: {name}"),
         }
     }
 }

@@ -33,6 +33,8 @@ named! {
         Upscale = "upscale", "Upscaling";
         /// Frames of a video to more frames a second.
         Interpolate = "interpolate", "Interpolating frames";
+        /// Frames to depth maps.
+        Depth = "depth", "Estimating depth";
         /// Frames to a file. The one stage that needs no engine.
         Save = "save", "Saving";
     }
@@ -45,7 +47,7 @@ impl Stage {
 
     /// Post-processing of existing frames, which are computed one by one.
     pub fn is_postprocess(self) -> bool {
-        matches!(self, Self::Upscale | Self::Interpolate)
+        matches!(self, Self::Upscale | Self::Interpolate | Self::Depth)
     }
 
     /// The file in the job's folder that proves the stage finished and holds its result; that of its first time
@@ -59,7 +61,12 @@ impl Stage {
             Self::EncodeVision => Some("vision.safetensors"),
             Self::DenoiseHigh => Some("latents.high.safetensors"),
             Self::Denoise | Self::DenoiseLow => Some("latents.safetensors"),
-            Self::Unload | Self::Decode | Self::Upscale | Self::Interpolate | Self::Save => None,
+            Self::Unload
+            | Self::Decode
+            | Self::Upscale
+            | Self::Interpolate
+            | Self::Depth
+            | Self::Save => None,
         }
     }
 }

@@ -80,6 +80,10 @@ pub(crate) fn not_a_model(kind: &TensorKind, place: &Path) -> CatalogError {
             "interpolator",
             "It interpolates frames: put it into the folder models/frame_interpolation",
         ),
+        (
+            "depth_estimator",
+            "It makes depth maps: put it into the folder models/depth_estimation",
+        ),
     ];
     let finisher = finishers.iter().find(|(role, _)| *role == kind.role);
     if let Some((_, advice)) = finisher.filter(|_| kind.is_supported) {

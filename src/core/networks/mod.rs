@@ -8,6 +8,7 @@ pub mod chroma_transformer;
 pub mod clip_text;
 mod config;
 mod declared;
+mod depth_anything;
 pub mod dialects;
 pub mod flux2_transformer;
 pub mod flux_control;
@@ -53,6 +54,7 @@ pub use clip_text::{ClipActivation, ClipLayers, ClipTextConfig};
 pub use config::{AutoencoderConfig, NetworkConfig, config_path};
 pub(crate) use config::{check_epsilon, check_layers, check_sizes};
 pub use declared::DeclaredConfig;
+pub use depth_anything::{DEPTH_FACTORS, DepthConfig, DepthNames};
 pub use flux_control::{FluxControlConfig, FluxControlKeys};
 pub use flux_transformer::{FluxTransformerConfig, FluxTransformerKeys};
 pub use flux2_transformer::{Flux2TransformerConfig, Flux2TransformerKeys};
@@ -88,4 +90,5 @@ pub(crate) const ENCODERS: [&[DetectionRule]; 4] =
 /// Decoders of the latents of several families.
 pub(crate) const DECODERS: [&[DetectionRule]; 2] = [tiny_decoder::KINDS, kl_vae::KINDS];
 /// Networks that change finished images and videos.
-pub(crate) const FINISHERS: [&[DetectionRule]; 2] = [upscaler::KINDS, ifnet::KINDS];
+pub(crate) const FINISHERS: [&[DetectionRule]; 3] =
+    [upscaler::KINDS, ifnet::KINDS, depth_anything::KINDS];

@@ -12,7 +12,7 @@ use crate::formats::weights::WeightSet;
 use crate::job::{DtypeChoice, PostprocessKind, PostprocessRequest};
 use crate::memory::DeviceClass;
 use crate::model::CatalogError;
-use crate::networks::{IfnetConfig, UpscalerConfig};
+use crate::networks::{DepthConfig, IfnetConfig, UpscalerConfig};
 use crate::units::gib_text;
 
 /// Frames of the source and of the result that main memory holds at a time: read ahead, computed, and waiting to be
@@ -39,6 +39,7 @@ impl ModelFootprint {
         let config: Arc<dyn Any + Send + Sync> = match &request.work {
             PostprocessKind::Upscale { .. } => Arc::new(UpscalerConfig::read(path)?),
             PostprocessKind::Interpolate { .. } => Arc::new(IfnetConfig::read(path)?),
+            PostprocessKind::Depth { .. } => Arc::new(DepthConfig::read(path)?),
         };
         let network = NetworkFootprint::about(num_weights, false, config);
         Ok(Self::about([(PlannedNetwork::Finisher, network)]))
@@ -62,6 +63,8 @@ impl MemoryPlanner<'_> {
                 upscaled(request, config, number_bytes, room, is_cpu)
             } else if let Some(config) = network.config::<IfnetConfig>() {
                 interpolated(request, config, number_bytes, is_cpu)
+            } else if let Some(config) = network.config::<DepthConfig>() {
+                mapped(request, config, number_bytes)
             } else {
                 return StagePlan::empty(request.stage());
             };
@@ -119,7 +122,7 @@ fn upscaled(
 ) -> FramePeak {
     let passes = match request.work {
         PostprocessKind::Upscale { passes, .. } => passes.max(1),
-        PostprocessKind::Interpolate { .. } => 1,
+        PostprocessKind::Interpolate { .. } | PostprocessKind::Depth { .. } => 1,
     };
     let before = config.scale().saturating_pow(passes - 1);
     let info = &request.before;
@@ -171,6 +174,22 @@ fn interpolated(
         WIDEST_VECTOR
     };
     let bytes = pixels.saturating_mul(config.bytes_of_pixel(number_bytes, block));
+    FramePeak {
+        bytes,
+        whole_bytes: bytes,
+        tile: None,
+    }
+}
+
+/// Peak of one depth map, never in tiles: the network sees every image about equally large.
+fn mapped(request: &PostprocessRequest, config: &DepthConfig, number_bytes: u64) -> FramePeak {
+    let sides = [request.before.width, request.before.height].map(u64::from);
+    let [short, long] = [sides[0].min(sides[1]).max(1), sides[0].max(sides[1])];
+    let patches = 518 / config.patch.unsigned_abs().max(1);
+    let tokens = patches * (patches * long).div_ceil(short);
+    // The map at the image's size, in f32, with what becomes of it.
+    let whole = 12 * sides[0] * sides[1];
+    let bytes = config.bytes(tokens, number_bytes).saturating_add(whole);
     FramePeak {
         bytes,
         whole_bytes: bytes,

@@ -5,6 +5,7 @@
 
 mod conv;
 mod cuts;
+pub mod depth;
 mod enlarge;
 mod interpolate;
 pub mod rife;

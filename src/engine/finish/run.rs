@@ -17,7 +17,7 @@ use safelight_core::memory::FallbackLevel;
 use safelight_core::protocol::{EngineMessage, OutgoingMessage, PixelHeader, StageOrder};
 use tch::{Device, Kind};
 
-use super::{enlarge, interpolate};
+use super::{depth, enlarge, interpolate};
 use crate::error::EngineError;
 use crate::fault::{self, FaultSite};
 use crate::memory::{ReleasePoint, forget_all, line_before, reclaim};
@@ -54,6 +54,7 @@ pub fn run(context: &FinishContext<'_>) -> Result<(), EngineError> {
     match &context.request.work {
         PostprocessKind::Upscale { network, passes } => enlarge::run(context, network, *passes)?,
         PostprocessKind::Interpolate { network } => interpolate::run(context, network)?,
+        PostprocessKind::Depth { network } => depth::run(context, network)?,
     }
     let message = EngineMessage::Reclaimed(reclaim(context.device, ReleasePoint::PostFinish));
     context.send(message, Vec::new());

@@ -84,6 +84,7 @@ pub fn line_before(stage: Stage, counts: &MemoryCounts, cap: Option<u64>) -> Opt
         Stage::Denoise | Stage::DenoiseHigh | Stage::DenoiseLow => "Transformer",
         Stage::Upscale => "Upscaler",
         Stage::Interpolate => "RIFE",
+        Stage::Depth => "Depth Anything",
         Stage::Unload | Stage::Save => return None,
     };
     let cap = cap.unwrap_or(counts.total);

@@ -127,7 +127,7 @@ fn boundary_behind(stage: Stage) -> Option<ReleasePoint> {
         Stage::EncodeVision => ReleasePoint::PostClipVision,
         Stage::Unload => ReleasePoint::PostTransformerUnload,
         Stage::Decode => ReleasePoint::PostVaeDecode,
-        Stage::Upscale | Stage::Interpolate => ReleasePoint::PostFinish,
+        Stage::Upscale | Stage::Interpolate | Stage::Depth => ReleasePoint::PostFinish,
         Stage::Denoise | Stage::DenoiseHigh | Stage::DenoiseLow | Stage::Save => return None,
     })
 }
@@ -142,7 +142,8 @@ fn needs_all_memory(stage: Stage) -> bool {
         | Stage::Unload
         | Stage::Decode
         | Stage::Upscale
-        | Stage::Interpolate => true,
+        | Stage::Interpolate
+        | Stage::Depth => true,
         Stage::EncodeText | Stage::EncodeVision | Stage::Save => false,
     }
 }

@@ -169,7 +169,7 @@ pub(crate) fn job_text(job: &RunningJob) -> String {
     let mut facts = vec![stage_text(job, stage).to_owned()];
     if let Some((step, num_steps)) = job.step {
         let unit = match stage {
-            Stage::Upscale | Stage::Interpolate => "frame",
+            _ if stage.is_postprocess() => "frame",
             _ if stage.is_denoising() => "step",
             _ => "part",
         };

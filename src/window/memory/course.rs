@@ -128,7 +128,7 @@ pub(in crate::window) fn usual_share(stage: Stage) -> f64 {
         Stage::DenoiseHigh | Stage::DenoiseLow => 35.0,
         Stage::Unload => 1.0,
         Stage::Decode => 20.0,
-        Stage::Upscale | Stage::Interpolate => 90.0,
+        Stage::Upscale | Stage::Interpolate | Stage::Depth => 90.0,
         Stage::Save => 3.0,
     }
 }

@@ -9,26 +9,30 @@ use std::path::{Path, PathBuf};
 
 use safelight_core::catalog::{HelperKind, helper_entry};
 use safelight_core::finish::{
-    FoundInterpolator, FoundUpscaler, PostprocessForm, PostprocessOptions, TargetSize,
-    find_interpolators, find_upscalers, read_interpolator, read_upscaler,
+    FoundDepth, FoundInterpolator, FoundUpscaler, PostprocessForm, PostprocessOptions, TargetSize,
+    find_depth, find_interpolators, find_upscalers, read_depth, read_interpolator, read_upscaler,
 };
 use safelight_core::job::PostprocessRequest;
-use safelight_core::networks::{IfnetConfig, UpscalerConfig};
+use safelight_core::networks::{DepthConfig, IfnetConfig, UpscalerConfig};
 
 use crate::window::inputs::NetworkChoice;
 use crate::window::prelude::*;
 use crate::window::queue::JobQueue;
 
 pub const NO_UPSCALER: &str = "Download Real-ESRGAN x4plus, or put another upscaler as .safetensors into models/upscale_models. A .pth file must be converted to .safetensors first";
+pub const NO_DEPTH: &str = "Download Depth Anything V2 Small, or put a Depth Anything V2 as .safetensors into models/depth_estimation";
 pub const NO_RIFE: &str =
     "Download RIFE 4.26, or put RIFE 4.5 to 4.26 as .safetensors into models/frame_interpolation";
+
+type FoundNetworks = (Vec<FoundUpscaler>, Vec<FoundInterpolator>, Vec<FoundDepth>);
 
 #[derive(Default)]
 pub struct PostprocessState {
     pub upscalers: NetworkChoice<UpscalerConfig>,
     pub interpolators: NetworkChoice<IfnetConfig>,
+    pub depth: NetworkChoice<DepthConfig>,
     has_looked: bool,
-    looking: BackgroundTask<(Vec<FoundUpscaler>, Vec<FoundInterpolator>)>,
+    looking: BackgroundTask<FoundNetworks>,
     checking: BackgroundTask<Result<PostprocessRequest, JobError>>,
 }
 
@@ -38,6 +42,7 @@ impl PostprocessState {
             FinishCommand::Look => self.has_looked = false,
             FinishCommand::UseUpscaler(path) => self.upscalers.chosen = Some(path),
             FinishCommand::UseInterpolator(path) => self.interpolators.chosen = Some(path),
+            FinishCommand::UseDepth(path) => self.depth.chosen = Some(path),
             FinishCommand::Make(source, finish) => self.make(source, finish, cx),
             FinishCommand::Pick(PostprocessAction::Upscale(_)) => {
                 self.upscalers.pick("Choose an upscaler", read_upscaler, cx);
@@ -46,6 +51,10 @@ impl PostprocessState {
                 let title = "Choose a RIFE model";
                 self.interpolators.pick(title, read_interpolator, cx);
             }
+            FinishCommand::Pick(PostprocessAction::Depth) => {
+                self.depth
+                    .pick("Choose a Depth Anything model", read_depth, cx);
+            }
         }
     }
 
@@ -53,6 +62,7 @@ impl PostprocessState {
         let network = match finish {
             PostprocessAction::Upscale(_) => self.upscalers.chosen().map(|it| it.path.clone()),
             PostprocessAction::Frames(_) => self.interpolators.chosen().map(|it| it.path.clone()),
+            PostprocessAction::Depth => self.depth.chosen().map(|it| it.path.clone()),
         };
         let Some(network) = network else {
             let (missing, get, kind) = match finish {
@@ -65,6 +75,11 @@ impl PostprocessState {
                     "there is no RIFE model yet",
                     NO_RIFE,
                     HelperKind::Interpolator,
+                ),
+                PostprocessAction::Depth => (
+                    "there is no model for depth yet",
+                    NO_DEPTH,
+                    HelperKind::DepthEstimator,
                 ),
             };
             let mut notice = UserNotice::warning(missing, get);
@@ -82,6 +97,7 @@ impl PostprocessState {
                 tile: None,
             },
             PostprocessAction::Frames(rate) => PostprocessOptions::Interpolate(rate),
+            PostprocessAction::Depth => PostprocessOptions::Depth,
         };
         let settings = cx.settings.clone();
         let checking = cx.on_files("The job was not put into the queue", move || {
@@ -97,17 +113,20 @@ impl PostprocessState {
             let settings = cx.settings.clone();
             self.looking = cx.background.search(move || {
                 let upscalers = find_upscalers(&paths, &settings);
-                (upscalers, find_interpolators(&paths, &settings))
+                let interpolators = find_interpolators(&paths, &settings);
+                (upscalers, interpolators, find_depth(&paths, &settings))
             });
             // If too many searches are running, it is requested again.
             self.has_looked = self.looking.is_busy();
         }
-        if let Some((upscalers, interpolators)) = self.looking.take() {
+        if let Some((upscalers, interpolators, depth)) = self.looking.take() {
+            self.depth.take_found(depth);
             self.upscalers.take_found(upscalers);
             self.interpolators.take_found(interpolators);
         }
         let picked = self.upscalers.take_picked(cx);
-        if let Some(path) = picked.or_else(|| self.interpolators.take_picked(cx)) {
+        let picked = picked.or_else(|| self.interpolators.take_picked(cx));
+        if let Some(path) = picked.or_else(|| self.depth.take_picked(cx)) {
             let name = path.file_name().unwrap_or_default().to_string_lossy();
             let folder = path.parent().map(Path::to_path_buf).unwrap_or_default();
             let text = format!("{name} is used until Safelight is closed");

@@ -345,6 +345,7 @@ fn view_of(id: JobId, request: &JobRequest, status: JobStatus) -> JobView {
         JobRequest::Finish(request) => match request.work {
             PostprocessKind::Upscale { .. } => "upscale",
             PostprocessKind::Interpolate { .. } => "interpolate",
+            PostprocessKind::Depth { .. } => "depth",
         },
         JobRequest::Generate(_) if request.makes_images() => "image",
         JobRequest::Generate(_) => "video",

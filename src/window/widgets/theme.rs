@@ -299,7 +299,7 @@ pub fn stage_tint(palette: &ThemeColors, stage: Stage) -> Color32 {
         Stage::Denoise | Stage::DenoiseHigh => palette.accent,
         Stage::DenoiseLow => palette.reserved,
         Stage::Unload => palette.cap,
-        Stage::Decode | Stage::Upscale | Stage::Interpolate => palette.good,
+        Stage::Decode | Stage::Upscale | Stage::Interpolate | Stage::Depth => palette.good,
         Stage::Save => palette.weak,
     };
     tint.gamma_multiply(0.13)

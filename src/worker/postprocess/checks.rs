@@ -49,6 +49,7 @@ pub(super) fn unused_of(request: &PostprocessRequest, reader: Option<&VideoReade
             PostprocessKind::Interpolate { .. } => {
                 "frames between frames are made without it".to_owned()
             }
+            PostprocessKind::Depth { .. } => "a depth map has none".to_owned(),
             PostprocessKind::Upscale { .. } => {
                 let format = VideoFormat::from_path(&request.out).map_or("", VideoFormat::name);
                 format!(
@@ -78,13 +79,13 @@ pub(super) fn times_of(
             let note = format!("Uneven frame times: the result has an even {fps} fps");
             (None, Some(note))
         }
-        PostprocessKind::Upscale { .. } if is_numbered => {
+        PostprocessKind::Upscale { .. } | PostprocessKind::Depth { .. } if is_numbered => {
             let note = format!(
                 "Uneven frame times, {fps} fps on average: numbered images do not keep them; choose a name that ends in .mp4, .webp or .gif"
             );
             (None, Some(note))
         }
-        PostprocessKind::Upscale { .. } => (starts, None),
+        PostprocessKind::Upscale { .. } | PostprocessKind::Depth { .. } => (starts, None),
     })
 }
 

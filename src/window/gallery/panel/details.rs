@@ -228,6 +228,7 @@ fn finished_row(done: &PostprocessInfo) -> (&str, String) {
             "More frames",
             retimed_text(&network, &done.before, &done.after),
         ),
+        PostprocessKind::Depth { .. } => ("Depth map", network),
     }
 }
 

@@ -9,7 +9,7 @@ use crate::window::create::choices::SlotTarget;
 use crate::window::inputs::NetworkChoice;
 use crate::window::layout::prelude::*;
 use crate::window::results::panel::{ResultAction, ResultSubject, UNREADABLE};
-use crate::window::results::{NO_RIFE, NO_UPSCALER};
+use crate::window::results::{NO_DEPTH, NO_RIFE, NO_UPSCALER};
 
 const MAX_NETWORKS: usize = 12;
 /// Frames a second that are offered: of films, of television and of screens.
@@ -70,6 +70,17 @@ pub(super) fn frames_actions(view: &UiContext<'_>, subject: &ResultSubject) -> V
     all.map(|action| action.unless(unreadable)).collect()
 }
 
+pub(super) fn depth_action(view: &UiContext<'_>, subject: &ResultSubject) -> ResultAction {
+    let make = FinishCommand::Make(subject.path.clone(), PostprocessAction::Depth);
+    let action = ResultAction::new(icons::IMAGE, "Depth map", make);
+    if view.app.finishing.depth.chosen().is_none() {
+        return action.explained(NO_DEPTH);
+    }
+    let unreadable = subject.is_unreadable.then_some(UNREADABLE);
+    let explanation = "Queue a job that makes a control image of the depth: near is bright";
+    action.explained(explanation).unless(unreadable)
+}
+
 pub fn network_actions(view: &UiContext<'_>, is_video: bool) -> Vec<ResultAction> {
     let finishing = &view.app.finishing;
     let hover = "Upscaler used from now on";
@@ -81,7 +92,12 @@ pub fn network_actions(view: &UiContext<'_>, is_video: bool) -> Vec<ResultAction
         (it.label(), FinishCommand::UseInterpolator(it.path.clone()))
     });
     let interpolator = interpolator.filter(|_| is_video);
-    upscaler.into_iter().chain(interpolator).collect()
+    let hover = "Model used for depth maps";
+    let depth = network_action(&finishing.depth, "Depth", hover, |it| {
+        (it.name.clone(), FinishCommand::UseDepth(it.path.clone()))
+    });
+    let all = upscaler.into_iter().chain(interpolator);
+    all.chain(depth).collect()
 }
 
 /// Choice of the network of this `kind`; `None` where there is only one. `choose`: label and command of each.

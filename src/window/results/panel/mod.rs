@@ -14,8 +14,8 @@ use crate::window::create::choices::{RemakeKind, SlotTarget, TrashRequest};
 use crate::window::layout::prelude::*;
 use crate::window::queue::ResultItem;
 use crate::window::viewer::{ViewedMedia, ViewerMode};
+use finishing::{depth_action, frames_actions, upscale_actions};
 pub use finishing::{drag_results, drag_source, drag_ui, network_actions};
-use finishing::{frames_actions, upscale_actions};
 
 const REMAKES: [(char, &str, &str, RemakeKind); 3] = [
     (
@@ -239,6 +239,7 @@ pub fn main_actions(view: &UiContext<'_>, subject: &ResultSubject) -> Vec<Result
     }
     actions.extend(upscale_actions(view, subject));
     actions.extend(frames_actions(view, subject));
+    actions.push(depth_action(view, subject));
     if let Some(id) = subject.job
         && !subject.is_shown
         && !matches!(view.app.watch.mode, ViewerMode::Live)
