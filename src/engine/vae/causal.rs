@@ -208,15 +208,22 @@ impl CausalConv3d {
             let form = ConvForm3d::Matrix(rows.view([outputs, taps * inputs]));
             return Ok(Self::with(form, &weight, bias));
         }
-        let (backend, is_rocm) = (conv_backend(), is_rocm());
-        let form = feed.form.of_layer(backend, is_rocm, inputs, feed.frames);
-        Ok(match (form, transform) {
+        Ok(match (feed.form, transform) {
             (ConvForm::Planes, Some(transform)) => {
                 let form = ConvForm3d::Planes(ToomCookConv::new(&weight, transform));
                 Self::with(form, &weight, bias)
             }
-            _ => Self::of_tensors(&weight, bias, form),
+            _ => Self::of_feed(&weight, bias, feed),
         })
+    }
+
+    /// `weight`: `(O, C, taps, kh, kw)`, `bias`: `(O)`
+    pub(super) fn of_feed(weight: &Tensor, bias: Tensor, feed: ConvFeed) -> Self {
+        let (inputs, frames) = (weight.size()[1], feed.frames);
+        let form = feed
+            .form
+            .of_layer(conv_backend(), is_rocm(), inputs, frames);
+        Self::of_tensors(weight, bias, form)
     }
 
     /// `weight`: `(O, C, taps, kh, kw)`, `bias`: `(O)`; by volumes or by images.

@@ -2,8 +2,9 @@
 //! none.
 
 use safelight_core::networks::ltx2::Ltx2VaeStep;
-use tch::Tensor;
+use tch::{Kind, Tensor};
 
+use crate::nn::pixel_norm_silu_into;
 use crate::vae::causal::{CausalConv3d, ConvFeed, ConvForm};
 use crate::weights::{Weights, WeightsError};
 
@@ -35,6 +36,15 @@ pub(super) struct StreamConv {
     conv: CausalConv3d,
     /// Frames that each frame sees after it: 1, or 0 in the encoder. So many are repeated at the end.
     ahead: i64,
+    /// Root of the number of inputs for each of them, `(C)` in f32: the root mean square of a vector of length one.
+    factor: Tensor,
+}
+
+/// Work on frames before a convolution.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum BeforeConv {
+    Nothing,
+    NormSilu,
 }
 
 impl StreamConv {
@@ -43,38 +53,90 @@ impl StreamConv {
         widths: [i64; 2],
         place: StreamPlace,
     ) -> Result<Self, WeightsError> {
+        Self::folded(w, widths, place, 1)
+    }
+
+    /// A convolution whose channels become `folded` pixels each: of all channels, first those of the first pixel.
+    pub(super) fn folded(
+        w: &Weights,
+        [inputs, outputs]: [i64; 2],
+        place: StreamPlace,
+        folded: i64,
+    ) -> Result<Self, WeightsError> {
         let feed = ConvFeed {
             form: ConvForm::for_weights(w),
             frames: place.frames,
         };
+        let w = w / "conv";
+        // (c p) .. -> (p c) ..
+        let ordered = |xs: Tensor| {
+            let [size, parts] = [xs.size(), vec![outputs / folded, folded]];
+            let parts = [&parts, &size[1..]].concat();
+            xs.view(parts.as_slice()).transpose(0, 1).reshape(size)
+        };
+        let weight = ordered(w.tensor("weight", &[outputs, inputs, 3, 3, 3])?);
+        let bias = ordered(w.tensor("bias", &[outputs])?);
+        let factor = Tensor::full([inputs], (inputs as f64).sqrt(), (Kind::Float, w.device()));
         Ok(Self {
-            conv: CausalConv3d::new(&(w / "conv"), widths, [3, 3, 3], feed)?,
+            conv: CausalConv3d::of_feed(&weight, bias, feed),
             ahead: place.ahead,
+            factor,
         })
     }
 
     /// `xs`: `(T, H, W, C)` → `(t, H, W, O)`; `before`: frames of earlier calls; `is_last`: no frames follow
-    fn forward(&self, xs: &Tensor, before: &mut Option<Tensor>, is_last: bool) -> Tensor {
-        let mut frames = match before.take() {
-            Some(before) => Tensor::cat(&[&before, xs], 0),
-            None if xs.numel() == 0 => xs.shallow_clone(),
-            None => repeated(xs, 0, OTHER_TAPS - self.ahead, true),
+    fn forward(
+        &self,
+        xs: &Tensor,
+        work: BeforeConv,
+        before: &mut Option<Tensor>,
+        is_last: bool,
+    ) -> Tensor {
+        let (mut count, height, width, channels) = xs.size4().expect("frames have four dimensions");
+        let mut xs = xs.shallow_clone();
+        let options = (xs.kind(), xs.device());
+        if before.is_none() && count > 0 {
+            let first = Tensor::empty([OTHER_TAPS, height, width, channels], options);
+            self.write(&xs.narrow(0, 0, 1), work, &first.narrow(0, 0, 1));
+            first.narrow(0, 1, 1).copy_(&first.narrow(0, 0, 1));
+            *before = Some(first);
+            count -= self.ahead;
+            xs = xs.narrow(0, self.ahead, count);
+        }
+        let last = before
+            .as_ref()
+            .map(|before| before.narrow(0, OTHER_TAPS - 1, 1));
+        let repeated = if is_last { self.ahead } else { 0 };
+        let Some(last) = last.filter(|_| count + repeated > 0) else {
+            let outputs = self.conv.bias().numel() as i64;
+            return Tensor::empty([0, height, width, outputs], options);
         };
-        if is_last {
-            frames = repeated(&frames, frames.size()[0] - 1, self.ahead, false);
+        let like = match repeated {
+            0 => xs.shallow_clone(),
+            _ => Tensor::empty([count + repeated, height, width, channels], options),
+        };
+        self.conv.forward_filled(&like, before, |to| {
+            let newest = if count > 0 {
+                self.write(&xs, work, &to.narrow(0, 0, count));
+                to.narrow(0, count - 1, 1)
+            } else {
+                last
+            };
+            for copy in 0..repeated {
+                to.narrow(0, count + copy, 1).copy_(&newest);
+            }
+        })
+    }
+
+    /// Frames as the convolution sees them, written to `out`, which has their size and any strides.
+    fn write(&self, xs: &Tensor, work: BeforeConv, out: &Tensor) {
+        if work == BeforeConv::Nothing {
+            out.shallow_clone().copy_(xs);
+        } else if pixel_norm_silu_into(xs, &self.factor, out).is_none() {
+            let width = xs.size()[3];
+            let normal = xs.rms_norm([width], None::<&Tensor>, EPS);
+            drop(normal.silu_out(out));
         }
-        let count = frames.size()[0];
-        let kept = count.min(OTHER_TAPS);
-        *before = (kept > 0).then(|| frames.narrow(0, count - kept, kept).copy());
-        if count > OTHER_TAPS {
-            return self.conv.convolve(&frames, 1);
-        }
-        let [height, width] = [1, 2].map(|dim| frames.size()[dim]);
-        let outputs = self.conv.bias().numel() as i64;
-        Tensor::empty(
-            [0, height, width, outputs],
-            (frames.kind(), frames.device()),
-        )
     }
 }
 
@@ -87,12 +149,6 @@ fn repeated(frames: &Tensor, index: i64, count: i64, is_before: bool) -> Tensor 
         [frames, &copies]
     };
     Tensor::cat(&both, 0)
-}
-
-/// Each pixel's channels divided by their root mean square, then SiLU: `(T, H, W, C)` → the same
-fn normed_silu(xs: &Tensor) -> Tensor {
-    let width = xs.size()[3];
-    xs.rms_norm([width], None::<&Tensor>, EPS).silu_()
 }
 
 #[derive(Debug)]
@@ -123,21 +179,29 @@ impl StreamLayer {
     pub(super) fn forward(&self, xs: &Tensor, state: &mut LayerState, is_last: bool) -> Tensor {
         let [first, second] = &mut state.before;
         match self {
-            Self::Conv(conv) => conv.forward(xs, first, is_last),
-            Self::Head(conv) => conv.forward(&normed_silu(xs), first, is_last),
+            Self::Conv(conv) => conv.forward(xs, BeforeConv::Nothing, first, is_last),
+            Self::Head(conv) => conv.forward(xs, BeforeConv::NormSilu, first, is_last),
             Self::Residual([conv1, conv2]) => {
-                let ys = conv1.forward(&normed_silu(xs), first, is_last);
-                let mut ys = conv2.forward(&normed_silu(&ys), second, is_last);
-                let waiting = match state.waiting.take() {
-                    Some(before) => Tensor::cat(&[&before, xs], 0),
-                    None => xs.shallow_clone(),
-                };
-                let (count, done) = (waiting.size()[0], ys.size()[0]);
-                state.waiting = Some(waiting.narrow(0, done, count - done).copy());
-                ys.g_add_(&waiting.narrow(0, 0, done))
+                let ys = conv1.forward(xs, BeforeConv::NormSilu, first, is_last);
+                let ys = conv2.forward(&ys, BeforeConv::NormSilu, second, is_last);
+                let (mut start, done) = (0, ys.size()[0]);
+                let mut left = Vec::new();
+                for shortcut in state.waiting.iter().chain([xs]) {
+                    let count = shortcut.size()[0];
+                    let added = count.min(done - start);
+                    drop(
+                        ys.narrow(0, start, added)
+                            .g_add_(&shortcut.narrow(0, 0, added)),
+                    );
+                    left.push(shortcut.narrow(0, added, count - added));
+                    start += added;
+                }
+                state.waiting = Some(Tensor::cat(&left, 0));
+                ys
             }
             Self::Unfold(conv, step) => {
-                let ys = unfolded(&conv.forward(xs, first, is_last), *step);
+                let ys = conv.forward(xs, BeforeConv::Nothing, first, is_last);
+                let ys = unfolded(&ys, *step);
                 let count = ys.size()[0];
                 if count == 0 || std::mem::replace(&mut state.has_begun, true) {
                     return ys;
@@ -151,7 +215,8 @@ impl StreamLayer {
                 } else {
                     repeated(xs, 0, step.factors()[0] - 1, true)
                 };
-                let ys = folded(&conv.forward(&xs, first, is_last), *step);
+                let ys = conv.forward(&xs, BeforeConv::Nothing, first, is_last);
+                let ys = folded(&ys, *step);
                 let [frames, height, width, channels] = [0, 1, 2, 3].map(|dim| ys.size()[dim]);
                 let shortcut = folded(&xs, *step).view([frames, height, width, channels, -1]);
                 ys + shortcut.mean_dim([-1_i64].as_slice(), false, None)
@@ -160,18 +225,18 @@ impl StreamLayer {
     }
 }
 
-/// `(T, H, W, O · pt · ph · pw)` → `(T · pt, H · ph, W · pw, O)`
+/// `(T, H, W, pt · ph · pw · O)` → `(T · pt, H · ph, W · pw, O)`
 fn unfolded(xs: &Tensor, step: Ltx2VaeStep) -> Tensor {
     let [time, edges] = step.factors();
     let [frames, height, width, channels] = [0, 1, 2, 3].map(|dim| xs.size()[dim]);
     let outputs = channels / step.folded();
-    let xs = xs.view([frames, height, width, outputs, time, edges, edges].as_slice());
-    // t h w (c pt ph pw) -> (t pt) (h ph) (w pw) c
-    let xs = xs.permute([0, 4, 1, 5, 2, 6, 3]);
+    let xs = xs.view([frames, height, width, time, edges, edges, outputs].as_slice());
+    // t h w pt ph pw c -> (t pt) (h ph) (w pw) c
+    let xs = xs.permute([0, 3, 1, 4, 2, 5, 6]);
     xs.reshape([time * frames, edges * height, edges * width, outputs])
 }
 
-/// The way back.
+/// Pixels become channels: `(T · pt, H · ph, W · pw, C)` → `(T, H, W, C · pt · ph · pw)`
 fn folded(xs: &Tensor, step: Ltx2VaeStep) -> Tensor {
     let [time, edges] = step.factors();
     let [frames, height, width, channels] = [0, 1, 2, 3].map(|dim| xs.size()[dim]);

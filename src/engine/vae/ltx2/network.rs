@@ -49,12 +49,14 @@ impl StreamNetwork {
                 level.width,
                 Ltx2VaeConfig::step_channels(half, *step, *output),
             ];
-            let conv = StreamConv::new(&(w / name / "conv"), widths, place)?;
+            let w = &(w / name / "conv");
             let [time, _] = step.factors();
             let layer = if is_decoder {
+                let conv = StreamConv::folded(w, widths, place, step.folded())?;
                 place.frames *= time;
                 StreamLayer::Unfold(conv, *step)
             } else {
+                let conv = StreamConv::new(w, widths, place)?;
                 place.frames = (place.frames / time).max(1);
                 StreamLayer::Fold(conv, *step)
             };
