@@ -73,8 +73,14 @@ impl Rope {
 
     /// Turns of this rank's tokens of all.
     pub fn spread(&self, shards: &TokenShards) -> Self {
+        self.spread_rows(shards, 1)
+    }
+
+    /// [`Self::spread`] of a table with so many `rows` for each token.
+    pub fn spread_rows(&self, shards: &TokenShards, rows: i64) -> Self {
+        let turns = self.turns.unflatten(0, [-1, rows]);
         Self {
-            turns: shards.own(&self.turns, 0),
+            turns: shards.own(&turns, 0).flatten(0, 1),
             shards: shards.clone(),
         }
     }

@@ -3,7 +3,8 @@
 use safelight_core::networks::ltx2::Ltx2Attention;
 use tch::Tensor;
 
-use crate::nn::{Linear, Mlp, Rope, RopePairing, TokenRmsNorm, attention, split_heads};
+use crate::nn::{Linear, Mlp, Rope, RopePairing, SpreadHeads, TokenRmsNorm};
+use crate::parallel::TokenShards;
 use crate::{Weights, WeightsError};
 
 pub(super) struct HeadGatedAttention {
@@ -33,37 +34,40 @@ impl HeadGatedAttention {
         })
     }
 
-    /// `xs`: `(B, N, query)`, `context`: `(B, M, context)`, `ropes`: turns of queries and of keys -> `(B, N, query)`
+    /// `xs`: `(B, N, query)`, `context`: `(B, M, context)`, `ropes`: turns of queries and of keys -> `(B, N, query)`. Where
+    /// the turns of the keys are not split over ranks, all of the context is on each of them.
     pub(super) fn forward(
         &self,
         xs: &Tensor,
         context: &Tensor,
         ropes: Option<[&Rope; 2]>,
     ) -> Tensor {
-        let turned = |linear: &Linear, norm: &TokenRmsNorm, xs: &Tensor, which: usize| {
+        let whole = TokenShards::whole();
+        let spread = ropes.map(|ropes| ropes.map(Rope::shards));
+        let spread = spread.filter(|[_, keys]| !keys.is_whole());
+        let shards = spread.unwrap_or([&whole; 2]);
+        let normed = |linear: &Linear, norm: &TokenRmsNorm, xs: &Tensor, which: usize| {
             let ys = norm.forward(&linear.forward(xs));
-            match ropes {
-                Some(ropes) => self.turned(&ys, ropes[which]),
-                None => split_heads(&ys, self.heads),
-            }
+            let (batch, tokens, width) = ys.size3().expect("tokens have three dimensions");
+            let heads = [batch, tokens, self.heads, width / self.heads];
+            let Some(ropes) = ropes else {
+                return ys.view(heads);
+            };
+            // Each head of a token has a row of the table.
+            let rows = ys.view([batch, tokens * self.heads, 1, width / self.heads]);
+            let turned = ropes[which].turn_heads(&rows, None, RopePairing::Halves);
+            turned.view(heads)
         };
-        let q = turned(&self.to_q, &self.q_norm, xs, 0);
-        let k = turned(&self.to_k, &self.k_norm, context, 1);
-        let v = split_heads(&self.to_v.forward(context), self.heads);
-        let attended = attention(&q, &k, &v, None, None).transpose(1, 2);
-        drop((q, k, v));
+        let parts: [&dyn Fn() -> Tensor; 3] = [
+            &|| normed(&self.to_q, &self.q_norm, xs, 0),
+            &|| normed(&self.to_k, &self.k_norm, context, 1),
+            &|| self.to_v.forward(context).unflatten(2, [self.heads, -1]),
+        ];
+        let heads = SpreadHeads::between(parts, 1, shards);
         // b n h
         let gates = self.to_gate_logits.forward(xs).sigmoid_() * 2.0;
-        let attended = (attended * gates.unsqueeze(-1)).flatten(2, 3);
-        self.to_out.forward(&attended)
-    }
-
-    /// `xs`: `(B, N, H D)` -> `(B, H, N, D)`, turned; each head of a token has a row of `rope`
-    fn turned(&self, xs: &Tensor, rope: &Rope) -> Tensor {
-        let (batch, tokens, width) = xs.size3().expect("tokens have three dimensions");
-        let rows = xs.view([batch, tokens * self.heads, 1, width / self.heads]);
-        let ys = rope.turn_heads(&rows, None, RopePairing::Halves);
-        split_heads(&ys.view([batch, tokens, width]), self.heads)
+        let attended = heads.attend().unflatten(2, [self.heads, -1]) * gates.unsqueeze(-1);
+        self.to_out.forward(&attended.flatten(2, 3))
     }
 }
 

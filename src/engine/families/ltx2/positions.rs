@@ -8,6 +8,7 @@ use safelight_core::networks::ltx2::Ltx2TransformerConfig;
 use tch::{Device, Kind, Tensor};
 
 use crate::nn::Rope;
+use crate::parallel::TokenShards;
 
 /// Latents of the sound in a second.
 const AUDIO_RATE: f64 = 25.0;
@@ -28,6 +29,8 @@ pub fn audio_tokens(frames: i64, fps: f64) -> i64 {
 pub struct Ltx2Positions {
     pub(super) own: [Rope; 2],
     pub(super) cross: [Rope; 2],
+    /// Heads of the attentions within the streams, and between them.
+    heads: [[i64; 2]; 2],
 }
 
 impl Ltx2Positions {
@@ -76,6 +79,20 @@ impl Ltx2Positions {
                 rope(&moments, shared, sound.heads),
                 rope(&(&sounds / f64::from(longest)), shared, sound.heads),
             ],
+            heads: [[video.heads, sound.heads], [sound.heads; 2]],
+        }
+    }
+
+    /// Turns of this rank's tokens of both streams.
+    pub(super) fn spread(&self, shards: [&TokenShards; 2]) -> Self {
+        let of = |ropes: &[Rope; 2], heads: [i64; 2]| {
+            [0, 1].map(|which| ropes[which].spread_rows(shards[which], heads[which]))
+        };
+        let [own, cross] = self.heads;
+        Self {
+            own: of(&self.own, own),
+            cross: of(&self.cross, cross),
+            heads: self.heads,
         }
     }
 }

@@ -13,12 +13,14 @@ use crate::StageCapture;
 use crate::closeness::assert_close;
 use crate::denoise::walk;
 use crate::hooks::{DenoiseState, NoHooks};
+use crate::parallel::tests::on_ranks;
 use crate::placement::ComputePlacement;
 use crate::sampling::{CpuGenerator, NoiseSchedule, SamplerAlgorithm, Solver, UniPcOptions};
 use crate::vae::{LatentUpscaler, Ltx2VaeDecoder};
 use crate::weights::tests::fixtures::{
     Cancelled, given, open, recorded, tiny_network, tiny_output,
 };
+use crate::weights::tests::made_up::made_up;
 
 const CALL_LIMIT: f64 = 1e-5;
 const FINAL_LIMIT: f64 = 2e-5;
@@ -73,6 +75,39 @@ fn velocities_of_video_and_sound_are_those_of_diffusers() {
             assert_close(&name, velocity, &tiny_output(&name), CALL_LIMIT);
         }
         assert!(transformer.forward(&inputs, &Cancelled).is_none());
+    }
+}
+
+#[test]
+fn several_ranks_give_the_velocities_of_one() {
+    let audio = audio_tokens(17, FPS);
+    let velocities = |given: i64| {
+        let (config, transformer) = transformer();
+        let positions = Ltx2Positions::new(&config, LATENTS, FPS, audio, Device::Cpu);
+        let made = |name: &str, size: &[i64]| made_up(name, size);
+        let latents = [made("video", &[1, 18, 128]), made("audio", &[1, 18, 16])];
+        let texts = [
+            made("video_text", &[1, 7, 64]),
+            made("audio_text", &[1, 7, 32]),
+        ];
+        let inputs = Ltx2Inputs {
+            latents: [&latents[0], &latents[1]],
+            texts: [&texts[0], &texts[1]],
+            positions: &positions,
+            timestep: 937.5,
+            given,
+        };
+        transformer.forward(&inputs, &NoHooks).unwrap()
+    };
+    for given in [0, 6] {
+        let whole = velocities(given);
+        for ranks in [2, 3, 4] {
+            for found in on_ranks(ranks, || velocities(given)) {
+                for (found, whole) in found.iter().zip(&whole) {
+                    assert_close(&format!("{given} on {ranks}"), found, whole, CALL_LIMIT);
+                }
+            }
+        }
     }
 }
 

@@ -14,6 +14,7 @@ use crate::nn::{
     FusedNorm, GateArgs, Linear, Mlp, Rope, TokenRows, gated_add, gelu_tanh, layer_norm,
     rms_norm_shifted, timestep_embedding,
 };
+use crate::parallel::TokenShards;
 use crate::{Hooks, Weights, WeightsError};
 
 /// Epsilon of the last norm.
@@ -68,83 +69,58 @@ impl Ltx2Transformer {
             (video_tokens - inputs.given, inputs.timestep),
         ];
         let parts = parts.into_iter().filter(|(count, _)| *count > 0);
-        let times = [
-            TokenTimes::new(parts, self.device),
-            TokenTimes::new([(audio_tokens, inputs.timestep)], self.device),
-        ];
-        let one = TokenTimes::new([(0, inputs.timestep)], self.device);
-        let [video, audio] = &self.ends;
-        let mut streams = [
-            StreamState::new(video, &here(inputs.latents[0]), &times[0], &one),
-            StreamState::new(audio, &here(inputs.latents[1]), &times[1], &one),
-        ];
+        let (counts, times): (Vec<i64>, Vec<f32>) = parts.unzip();
+        let video = TokenShards::new(counts);
+        let audio = video.of([audio_tokens]);
+        let sinusoids = |times: &[f32]| {
+            let times = Tensor::from_slice(times).to_device(self.device);
+            timestep_embedding(&times, SINUSOIDS)
+        };
+        let one = sinusoids(&[inputs.timestep]);
+        let state = |which: usize, shards: &TokenShards, times: &Tensor| {
+            let latents = shards.own(&here(inputs.latents[which]), 1);
+            StreamState::new(&self.ends[which], &latents, shards.ranges(), times, &one)
+        };
+        let mut streams = [state(0, &video, &sinusoids(&times)), state(1, &audio, &one)];
         let texts = inputs.texts.map(here);
-        let positions = inputs.positions;
+        let positions = inputs.positions.spread([&video, &audio]);
         for block in &self.blocks {
             hooks.check_cancelled(FaultSite::Block)?;
-            for ((own, stream), (text, rope)) in block
-                .iter()
-                .zip(&mut streams)
-                .zip(texts.iter().zip(&positions.own))
-            {
+            let seen = texts.iter().zip(&positions.own);
+            for ((own, stream), (text, rope)) in block.iter().zip(&mut streams).zip(seen) {
                 own.attend(stream, text, rope);
             }
             hooks.check_cancelled(FaultSite::Block)?;
-            let [video, audio] = &streams;
             // The inputs of both are made before either changes its stream.
-            let [a2v_query, v2a_key] = block[0].crossing(video);
-            let [a2v_key, v2a_query] = block[1].crossing(audio);
-            let ropes = &positions.cross;
-            let to_video =
-                block[0]
-                    .cross
-                    .forward(&a2v_query, &a2v_key, Some([&ropes[0], &ropes[1]]));
+            let [a2v_query, v2a_key] = block[0].crossing(&streams[0]);
+            let [a2v_key, v2a_query] = block[1].crossing(&streams[1]);
+            // The sound has few tokens: each rank gets all of them, and the video's stay where they are.
+            let a2v_key = audio.gathered(&a2v_key);
+            let [video_rope, audio_rope] = &positions.cross;
+            let ropes = Some([video_rope, &inputs.positions.cross[1]]);
+            let to_video = block[0].cross.forward(&a2v_query, &a2v_key, ropes);
             drop((a2v_query, a2v_key));
-            let to_audio =
-                block[1]
-                    .cross
-                    .forward(&v2a_query, &v2a_key, Some([&ropes[1], &ropes[0]]));
+            let ropes = Some([audio_rope, video_rope]);
+            let to_audio = block[1].cross.forward(&v2a_query, &v2a_key, ropes);
             drop((v2a_query, v2a_key));
             for ((own, stream), crossed) in block.iter().zip(&mut streams).zip([to_video, to_audio])
             {
                 own.finish(stream, &crossed);
             }
         }
-        let [video, audio] = &streams;
-        Some([self.ends[0].last(video), self.ends[1].last(audio)])
+        let [video_end, audio_end] = &self.ends;
+        Some([
+            video.gathered(&video_end.last(&streams[0])),
+            audio.gathered(&audio_end.last(&streams[1])),
+        ])
     }
 }
 
-/// Timesteps of ranges of tokens.
-struct TokenTimes {
-    ranges: Vec<(i64, i64)>,
-    /// `(U, 256)` in f32
-    sinusoids: Tensor,
-}
-
-impl TokenTimes {
-    /// `parts`: number of tokens and timestep of each range
-    fn new(parts: impl IntoIterator<Item = (i64, f32)>, device: Device) -> Self {
-        let mut start = 0;
-        let (ranges, times): (Vec<_>, Vec<f32>) = parts
-            .into_iter()
-            .map(|(count, time)| {
-                start += count;
-                ((start - count, count), time)
-            })
-            .unzip();
-        let times = Tensor::from_slice(&times).to_device(device);
-        Self {
-            ranges,
-            sinusoids: timestep_embedding(&times, SINUSOIDS),
-        }
-    }
-}
-
-/// Tokens of a stream on their way through the blocks, and vectors of the timestep.
+/// This rank's tokens of a stream on their way through the blocks, and vectors of the timestep.
 struct StreamState {
     /// `(1, N, D)`
     xs: Tensor,
+    /// Those of each timestep.
     ranges: Vec<(i64, i64)>,
     /// `(U, 9, D)` and `(U, D)` in f32
     own: Tensor,
@@ -156,13 +132,20 @@ struct StreamState {
 }
 
 impl StreamState {
-    fn new(ends: &StreamEnds, latents: &Tensor, times: &TokenTimes, one: &TokenTimes) -> Self {
+    /// `times`: sinusoids of the timestep of each range, `one`: of the noise level, `(U, 256)` in f32
+    fn new(
+        ends: &StreamEnds,
+        latents: &Tensor,
+        ranges: Vec<(i64, i64)>,
+        times: &Tensor,
+        one: &Tensor,
+    ) -> Self {
         let [own, prompt, shift, gate] = &ends.modulations;
-        let (own, embedded) = own.forward(&times.sinusoids);
-        let of_one = |modulation: &TimeModulation| modulation.forward(&one.sinusoids).0;
+        let (own, embedded) = own.forward(times);
+        let of_one = |modulation: &TimeModulation| modulation.forward(one).0;
         Self {
             xs: ends.patchify_proj.forward(latents),
-            ranges: times.ranges.clone(),
+            ranges,
             own,
             embedded,
             prompt: of_one(prompt),
@@ -288,7 +271,7 @@ impl StreamBlock {
         };
         let gate = |index| Some(GateArgs { rows, index });
         let normed = self.normed(&stream.xs, rows, 0);
-        let ys = self.attn1.forward(&normed, &normed, Some([rope, rope]));
+        let ys = self.attn1.forward(&normed, &normed, Some([rope; 2]));
         gated_add(&mut stream.xs, &ys, gate(2));
         let normed = self.normed(&stream.xs, rows, 6);
         let prompt = (&self.prompt_table + &stream.prompt).squeeze_dim(0);

@@ -18,13 +18,22 @@ pub struct SpreadHeads<'a> {
 impl<'a> SpreadHeads<'a> {
     /// `parts`: `(B, S, H, D)` of queries and `(B, S, G, D)` of keys and values, each exchanged as soon as it is made
     pub fn start(parts: [&dyn Fn() -> Tensor; 3], sharing: i64, shards: &'a TokenShards) -> Self {
+        Self::between(parts, sharing, [shards; 2])
+    }
+
+    /// From one sequence to another one: `shards`: of the queries, and of the keys and values
+    pub fn between(
+        parts: [&dyn Fn() -> Tensor; 3],
+        sharing: i64,
+        [shards, others]: [&'a TokenShards; 2],
+    ) -> Self {
         let [q, k, v] = parts;
         // Keys last: they take longest to make, which hides the exchange of the others.
-        let v = shards.start_heads(&v(), 1);
+        let v = others.start_heads(&v(), 1);
         let q = q();
         let heads = q.size()[2];
         let q = shards.start_heads(&q, sharing);
-        let k = shards.start_heads(&k(), 1);
+        let k = others.start_heads(&k(), 1);
         Self {
             shards,
             heads,
