@@ -25,6 +25,9 @@ const TREE: [&str; 8] = [
 /// Beginnings of the names of files with licences, in any case.
 const NAMES: [&str; 5] = ["license", "licence", "copying", "notice", "unlicense"];
 
+/// Folders of a package with licences: its own, and those of OpenH264 and FDK AAC.
+const BUNDLED: [&str; 3] = ["", "upstream", "aac"];
+
 /// `name v1.2.3` with its licence.
 pub type Licences = BTreeMap<String, String>;
 
@@ -104,10 +107,11 @@ fn sources() -> Vec<PathBuf> {
     entries.flatten().map(|entry| entry.path()).collect()
 }
 
-/// The texts of a package, by the names of their files.
+/// The texts of a package and of the library whose sources it may hold in a folder, by the names of their files.
 fn texts_in(sources: &[PathBuf], folder: &str) -> Vec<String> {
     let folders = sources.iter().map(|source| source.join(folder));
     let entries = folders
+        .flat_map(|folder| BUNDLED.map(|bundled| folder.join(bundled)))
         .filter_map(|folder| fs::read_dir(folder).ok())
         .flatten()
         .flatten();
@@ -128,6 +132,16 @@ fn texts_in(sources: &[PathBuf], folder: &str) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn licences_of_bundled_libraries_are_found_in_their_folders() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let package = folder.path().join("fdk-aac-sys-1.0.0/aac");
+        fs::create_dir_all(&package).expect("a folder");
+        fs::write(package.join("NOTICE"), "FDK\n").expect("a file");
+        let texts = texts_in(&[folder.path().to_owned()], "fdk-aac-sys-1.0.0");
+        assert_eq!(texts, ["FDK"]);
+    }
 
     #[test]
     fn package_name_and_version_are_parsed_from_a_line() {

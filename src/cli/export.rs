@@ -17,7 +17,7 @@ use serde_json::json;
 use super::generate::say;
 use super::{CliEnvironment, out};
 
-/// Write a video, or a part of it, as MP4, GIF, animated WebP or numbered PNG images, with its sound and settings where the format has them
+/// Write a video, or a part of it, as MP4, GIF, animated WebP or numbered PNG images, with its sound and settings where the format has them, or its sound as WAV
 #[derive(Args, Debug)]
 pub struct ExportArgs {
     /// The video; it stays as it is
@@ -29,9 +29,9 @@ pub struct ExportArgs {
     /// Second at which it ends [default: the end of the video]
     #[arg(long, value_name = "SECS")]
     to: Option<f64>,
-    /// Format; png makes a folder with an image for each frame
+    /// Format; png makes a folder with an image for each frame, wav is the sound alone
     #[arg(long = "as", value_name = "FORMAT", default_value = DEFAULT_VIDEO_ENDING, conflicts_with = "out",
-        value_parser = PossibleValuesParser::new(EXPORT_FORMATS.iter().map(|(_, ending)| *ending)))]
+        value_parser = PossibleValuesParser::new(EXPORT_FORMATS.iter().map(|(_, ending)| *ending).chain(["wav"])))]
     format: String,
     /// File to write instead, whose extension says the format [default: the name of the source with the range of frames, in the working folder]
     #[arg(long, value_name = "FILE")]

@@ -174,7 +174,7 @@ impl SafelightApp {
             finishing: PostprocessState::default(),
             gallery: GalleryState::new(state.gallery),
             settings,
-            watch: ResultViewer::new(state.playback),
+            watch: ResultViewer::new(state.playback, state.volume),
             loras: LoraLibrary::default(),
             presets: OwnPresets::open(&cx),
             prompt: PromptDesk::default(),
@@ -235,6 +235,7 @@ impl SafelightApp {
             page: self.cx.page.remembered(),
             is_queue_open: self.queue.is_open,
             playback: self.watch.playback,
+            volume: self.watch.sound.volume,
         }
     }
 

@@ -282,6 +282,7 @@ pub enum PlayerCommand {
     ContinueFrom(JobId),
     CopyPath,
     NextRepeat,
+    ToggleMute,
     ToggleFull,
     Zoom(ZoomLevel),
     /// One pixel of the image for each pixel of the screen.

@@ -121,6 +121,7 @@ shortcuts! {
     Watch Watching "reset-trim" "Trim: play all frames again" [] => PlayerCommand::ResetTrim;
     Watch Watching "export" "Export video to a chosen place" [] => PlayerCommand::Export(None);
     Watch Watching "repeat" "Change repeat: loop, back and forth, play once" [key(Key::L)] => PlayerCommand::NextRepeat;
+    Watch Watching "mute" "Mute or unmute" [key(Key::M)] => PlayerCommand::ToggleMute;
     Watch Watching "full-view" "Full screen" [key(Key::F)] => PlayerCommand::ToggleFull;
     Watch Anywhere "full-screen" "Full screen, also while a field has the keyboard" [key(Key::F11)]
         => PlayerCommand::ToggleFull;

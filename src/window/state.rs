@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::window::create::choices::{
     GalleryLook, InputSlot, RememberedModels, SavedInput, SavedTabs, StripResult,
 };
-use crate::window::viewer::playhead::PlaybackOptions;
+use crate::window::viewer::playhead::{PlaybackOptions, SoundVolume};
 
 /// State that may be lost without harm: the last form and the unfolded sections.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -31,6 +31,7 @@ pub struct SavedState {
     pub page: MainPage,
     pub is_queue_open: bool,
     pub playback: PlaybackOptions,
+    pub volume: SoundVolume,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, Default)]

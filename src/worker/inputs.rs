@@ -15,11 +15,17 @@ use safelight_core::job::{
     GenerateRequest, JobError, JobErrorKind, JobFolder, ResizeMode, SEEN_FRAMES, Video, disk_advice,
 };
 use safelight_core::lora::CheckedLora;
-use safelight_core::media::{self, MAX_VIDEO_PIXELS, MediaError, RgbPixels, VideoReader};
+use safelight_core::media::{
+    self, MAX_VIDEO_PIXELS, MediaError, RgbPixels, SampledSound, VideoReader,
+};
 use safelight_core::model::CatalogError;
 
 use super::fingerprints;
+use super::result_sound::ResultSound;
 use super::save;
+
+/// Frame rates that differ by less are the same: a second in a quarter of an hour.
+const FPS_TOLERANCE: f64 = 1e-3;
 
 #[derive(Clone, Debug, Default)]
 pub(super) struct JobInputs {
@@ -30,6 +36,8 @@ pub(super) struct JobInputs {
     /// The copy of the video that is extended.
     extended: Option<PathBuf>,
     pub(super) num_extended: usize,
+    /// The copy of the video whose sound the result keeps.
+    sound_source: Option<PathBuf>,
     /// Notices on how the files are used.
     pub(super) notices: Vec<String>,
 }
@@ -72,11 +80,16 @@ impl JobInputs {
                 let copies = (folder.mask(), folder.mask_video());
                 inputs.copy_shown("mask", mask, copies, request)?;
             }
-            inputs.add_sound_notice(source);
+            let copy = folder
+                .source_video()
+                .join(source.file_name().unwrap_or_default());
+            inputs.keep_sound(source, copy, request);
         }
         if let Some(video) = &request.extend {
             inputs.copy_video(video, request, folder)?;
-            inputs.add_sound_notice(video);
+            if let Some(copy) = inputs.extended.clone() {
+                inputs.keep_sound(video, copy, request);
+            }
             inputs.remember("extend", media::video_fingerprint(video))?;
         }
         for (field, place) in request.companions.each() {
@@ -105,7 +118,14 @@ impl JobInputs {
             let info = media::video_info(&copy)?;
             let info = info.for_model(request.fps);
             inputs.num_extended = info.num_frames as usize;
-            inputs.extended = Some(copy);
+            inputs.extended = Some(copy.clone());
+            inputs.keep_sound(video, copy, request);
+        }
+        if let Some(source) = &request.source_video {
+            let copy = folder
+                .source_video()
+                .join(source.file_name().unwrap_or_default());
+            inputs.keep_sound(source, copy, request);
         }
         inputs.loras = fitting::check(&request.loras, request.family, &request.files)?;
         Ok(inputs)
@@ -183,13 +203,73 @@ impl JobInputs {
         Ok(())
     }
 
-    /// Names sound of a video that is continued or regenerated: results have none.
-    fn add_sound_notice(&mut self, path: &Path) {
+    /// Keeps the sound of a video whose `copy` is extended or regenerated for the result, or says why that has none.
+    fn keep_sound(&mut self, path: &Path, copy: PathBuf, request: &GenerateRequest) {
         // Errors are reported where the frames are read.
-        let found = media::sound_for(path, Path::new("a.mp4")).unwrap_or_default();
-        if found.sound.is_some() || found.left_out.is_some() {
-            let text = format!("Its sound is not used: {}", path.display());
-            self.notices.push(text);
+        let found = media::sound_for(&copy, &request.out).unwrap_or_default();
+        let fps = media::video_info(&copy).map_or(0.0, |info| info.for_model(request.fps).fps);
+        let is_in_step = (fps / request.fps - 1.0).abs() < FPS_TOLERANCE;
+        let mut notice = found.left_out;
+        if found.sound.is_some() {
+            if is_in_step {
+                self.sound_source = Some(copy);
+            } else {
+                let text = "The result has no sound: it plays at another frame rate than the video";
+                notice = Some(text.to_owned());
+            }
+        }
+        self.notices
+            .extend(notice.map(|text| format!("{text}: {}", path.display())));
+    }
+
+    /// Sound for the result of `secs` seconds, in its format: that of the input video, and after it the one that the
+    /// job has made.
+    pub(super) fn sound(
+        &self,
+        request: &GenerateRequest,
+        made: Option<&SampledSound>,
+        secs: f64,
+    ) -> ResultSound {
+        let old = self.sound_source.as_ref();
+        let time = |frames: usize| frames as f64 / request.fps;
+        let (kept, skipped) = self.seam(request, self.num_extended);
+        match (made, old) {
+            (None, None) => ResultSound::default(),
+            (None, Some(source)) => {
+                let is_extended = self.extended.is_some();
+                let end = if is_extended {
+                    time(self.num_extended)
+                } else {
+                    secs
+                };
+                ResultSound::copied(source, &request.out, end)
+            }
+            (Some(made), source) if self.extended.is_none() => {
+                let mut sound = ResultSound::encoded(made.cut(0.0, secs), &request.out);
+                let replaced = source.map(|_| "The new sound replaces that of the source");
+                sound.warnings.extend(replaced.map(str::to_owned));
+                sound
+            }
+            (Some(made), source) => {
+                let new = made.cut(time(skipped), f64::MAX);
+                let old = source.map_or(Ok(None), |it| media::open_sound(it));
+                let old = old.ok().flatten();
+                let silence = SampledSound {
+                    samples: Vec::new(),
+                    ..*made
+                };
+                let joined = old
+                    .as_ref()
+                    .and_then(|old| old.followed_by(time(kept), &new));
+                let is_lost = source.is_some() && joined.is_none();
+                let joined = joined.or_else(|| silence.followed_by(time(kept), &new));
+                let mut sound = ResultSound::encoded(joined.unwrap_or(new), &request.out);
+                if is_lost {
+                    let text = "The old video's sound does not fit the new one, and is left out";
+                    sound.warnings.push(text.to_owned());
+                }
+                sound
+            }
         }
     }
 
@@ -242,16 +322,7 @@ impl JobInputs {
         let old = media::open_video_for_model(extended, request.fps)?;
         let size = (request.width, request.height);
         let mut frames = Vec::with_capacity(old.frames.len() + new.frames.len());
-        let (mut kept, mut skipped) = (old.frames.len(), 1);
-        let lead = request.lead_frames();
-        if lead > 1 && request.files.takes_control {
-            // They were shown as they are, and stay so.
-            skipped = lead;
-        } else if lead > 1 {
-            // A video may have fewer frames than its header said.
-            skipped = lead.saturating_sub(kept);
-            kept = kept.saturating_sub(lead);
-        }
+        let (kept, skipped) = self.seam(request, old.frames.len());
         for frame in old.frames.into_iter().take(kept) {
             frames.push(if (frame.width, frame.height) == size {
                 frame
@@ -265,6 +336,23 @@ impl JobInputs {
             frames,
             fps: new.fps,
         })
+    }
+
+    /// Number of frames of the old video that are kept before the new ones, and of new frames that are left out.
+    fn seam(&self, request: &GenerateRequest, num_old: usize) -> (usize, usize) {
+        if self.extended.is_none() {
+            return (0, 0);
+        }
+        let lead = request.lead_frames();
+        if lead > 1 && request.files.takes_control {
+            // They were shown as they are, and stay so.
+            (num_old, lead)
+        } else if lead > 1 {
+            // A video may have fewer frames than its header said.
+            (num_old.saturating_sub(lead), lead.saturating_sub(num_old))
+        } else {
+            (num_old, 1)
+        }
     }
 }
 

@@ -19,6 +19,7 @@ mod oom_fallback;
 mod plan;
 mod postprocess;
 mod process;
+mod result_sound;
 mod save;
 mod settle;
 pub mod shared_memory;

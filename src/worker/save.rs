@@ -11,7 +11,8 @@ use safelight_core::files::{read_json_or_default, write_atomically};
 use safelight_core::job::{CARRIED_APP, GenerateRequest, JobError, JobErrorKind, Video};
 use safelight_core::job_update::FallbackAttempt;
 use safelight_core::media::{
-    self, MediaError, MediaErrorKind, RgbPixels, SampledSound, VideoOptions, VideoWriter,
+    self, MediaError, MediaErrorKind, RgbPixels, SampledSound, SoundTrack, VideoOptions,
+    VideoWriter,
 };
 use safelight_core::naming::numbered_path;
 use safelight_core::protocol::EngineReport;
@@ -69,9 +70,6 @@ fn is_ours(path: &Path) -> bool {
     read_json_or_default::<Value>(path)["app"] == CARRIED_APP
 }
 
-/// Ending of a sound's file, which has the name of its video. The metadata of the video names it.
-const SOUND_ENDING: &str = "wav";
-
 #[derive(Clone, Copy)]
 pub(super) struct ResultMeta<'a> {
     pub(super) engine: Option<&'a EngineReport>,
@@ -79,7 +77,7 @@ pub(super) struct ResultMeta<'a> {
     pub(super) rungs: &'a [FallbackAttempt],
     /// Quality of lossy files.
     pub(super) crf: u8,
-    /// Written to a WAV file next to the result.
+    /// That the job has made.
     pub(super) sound: Option<&'a SampledSound>,
 }
 
@@ -112,7 +110,12 @@ pub(super) fn write(
             .iter()
             .skip(index * num_frames)
             .take(num_frames);
-        let settings = settings_of(&one, inputs, made);
+        let secs = num_frames as f64 / video.fps;
+        let sound = inputs.sound(&one, made.sound, secs);
+        let mut settings = settings_of(&one, inputs, made);
+        if let Some(kind) = sound.kind() {
+            settings["sound"] = json!(kind);
+        }
         let options = VideoOptions {
             fps: video.fps,
             crf: made.crf,
@@ -120,22 +123,17 @@ pub(super) fn write(
             keeps_others: one.is_out_automatic,
             ..VideoOptions::default()
         };
-        let paths = write_frames(&one.out, frames, options)?;
+        let paths = write_frames(&one.out, frames, options, sound.track.as_ref())?;
         if one.options.sidecar
             && let Some(first) = paths.first()
             && let Err(why) = write_sidecar(&one, first, &settings)
         {
             written.warnings.push(why);
         }
-        if let (Some(sound), Some(first)) = (made.sound, paths.first()) {
-            let path = first.with_extension(SOUND_ENDING);
-            if let Err(err) = sound.write_new_wav(&path) {
-                written.warnings.push(format!(
-                    "the sound could not be written ({err}): {}",
-                    path.display()
-                ));
-            }
-        }
+        let unwritten = paths.first().and_then(|first| sound.write_next_to(first));
+        written
+            .warnings
+            .extend(sound.warnings.into_iter().chain(unwritten));
         written.paths.extend(paths);
     }
     Ok(written)
@@ -145,12 +143,13 @@ fn write_frames<'a>(
     out: &Path,
     frames: impl Iterator<Item = &'a Arc<RgbPixels>>,
     options: VideoOptions,
+    sound: Option<&SoundTrack>,
 ) -> Result<Vec<PathBuf>, JobError> {
     let mut writer = VideoWriter::create(out, options).map_err(error_of)?;
     for frame in frames {
         writer.push(frame).map_err(error_of)?;
     }
-    writer.finish().map_err(error_of)
+    writer.finish_with(sound).map_err(error_of)
 }
 
 /// Writes the settings beside the result, over no other file's where the name is an automatic one; the error is a
@@ -189,9 +188,6 @@ fn settings_of(request: &GenerateRequest, inputs: &JobInputs, made: ResultMeta<'
     let rocm = engine.and_then(|engine| rocm_of(&engine.libtorch));
     settings["rocm"] = json!(rocm.map(|(major, minor)| format!("{major}.{minor}")));
     settings["inputs"] = json!(inputs.fingerprints);
-    if made.sound.is_some() {
-        settings["sound"] = json!(SOUND_ENDING);
-    }
     let changed: Vec<&FallbackAttempt> = made
         .rungs
         .iter()

@@ -236,7 +236,7 @@ impl StageWatch<'_> {
                 }
             }
             EngineMessage::Sound { channels, rate } => {
-                self.report.sound = Some(SampledSound::of_bytes(&payload, channels, rate));
+                self.report.sound = Some(SampledSound::from_f32_bytes(&payload, channels, rate));
             }
             EngineMessage::Reclaimed(reclaim) => events.lossy(JobUpdate::Reclaimed(reclaim)),
             EngineMessage::Warning { text } => {

@@ -60,6 +60,33 @@ fn a_playing_video_is_painted_at_its_own_rate_and_not_faster() {
 }
 
 #[test]
+fn a_video_with_sound_shows_its_waveform_and_its_volume_is_remembered() {
+    let mut bench = Bench::new();
+    // Tests are silent.
+    bench.app().watch.sound.volume.is_muted = true;
+    let root = Path::new(env!("CARGO_MANIFEST_DIR"));
+    let path = root.join("src/core/media/source/tests/videos/sound.mp4");
+    bench.push(PlayerCommand::PlayFile(path.clone()));
+    bench.until_file(&path);
+    bench.resize(egui::vec2(1700.0, 760.0));
+    bench.wait_for("Unmute");
+    let peaks = bench.app().watch.sound.peaks().unwrap();
+    assert!(peaks[peaks.len() / 2] > 0.05, "{peaks:?}");
+    bench.press("Pause");
+    bench.press_key(egui::Key::M);
+    bench.assert_shows("Mute|Volume");
+    bench.press("Mute");
+    bench.app().watch.sound.volume.volume = 0.5;
+    let silent = bench.video_file("silent.mp4", 48, 32, 5);
+    bench.push(PlayerCommand::PlayFile(silent.clone()));
+    bench.until_file(&silent);
+    bench.settle();
+    bench.assert_hides("Mute|Unmute|Volume");
+    let volume = bench.reopened().app().watch.sound.volume;
+    assert_eq!((volume.volume, volume.is_muted), (0.5, true));
+}
+
+#[test]
 fn the_slider_covers_no_button_and_is_equally_wide_for_each_frame() {
     let mut bench = finished(17);
     bench.press("Pause");

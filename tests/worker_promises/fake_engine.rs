@@ -42,7 +42,7 @@ pub enum Act {
     LoseFrames,
     /// Works as the low-noise expert does: its count goes on from the other's steps, at a slow pace.
     GoOn,
-    /// Sends a sound of ten milliseconds with the frames.
+    /// Sends a sound of a fifth of a second with the frames.
     MakeSound,
     /// Sends far more than the channel holds before it ends.
     Flood,
@@ -280,8 +280,8 @@ impl FakeEngine {
                 channels: 2,
                 rate: 48_000,
             };
-            let samples = [0.5_f32; 960].map(f32::to_le_bytes);
-            self.messages.send((message, samples.concat())).ok();
+            let samples = 0.5_f32.to_le_bytes().repeat(19_200);
+            self.messages.send((message, samples)).ok();
         }
     }
 

@@ -6,7 +6,7 @@ use std::time::{Duration, SystemTime};
 use Stage::{Decode, DenoiseHigh, DenoiseLow, EncodeImage, EncodeText, EncodeVision, Unload};
 use safelight_core::families::{flux, framepack};
 use safelight_core::job::{JobId, QueueFile, QueuedJob, QueuedState, SectionOrder, VideoSections};
-use safelight_core::media::{RgbPixels, VideoOptions};
+use safelight_core::media::{RgbPixels, SampledSound, VideoOptions, VideoWriter};
 
 use crate::worker_promises::prelude::*;
 use crate::worker_promises::request::plain;
@@ -79,6 +79,75 @@ fn an_extended_video_is_the_old_frames_and_the_new_ones_without_the_doubled_one(
         let levels: Vec<u8> = levels.collect();
         assert_eq!(levels, [40, 80, 120, 160]);
     }
+}
+
+/// A video of four frames with a quiet sound of as many seconds as they take.
+fn loud_video(folder: &Path, fps: f64) -> PathBuf {
+    let sound = SampledSound {
+        samples: vec![3000; (4.0 / fps * 48_000.0) as usize * 2],
+        channels: 2,
+        rate: 48_000,
+    };
+    let path = folder.join("loud.mp4");
+    let options = VideoOptions {
+        fps,
+        ..VideoOptions::default()
+    };
+    let mut writer = VideoWriter::create(&path, options).unwrap();
+    for _ in 0..4 {
+        let frame = RgbPixels::from_fn(32, 32, |_, _| [90; 3]).unwrap();
+        writer.push(&frame).unwrap();
+    }
+    let track = media::encode_sound(&sound).unwrap();
+    writer.finish_with(Some(&track)).unwrap();
+    path
+}
+
+#[test]
+fn a_video_that_is_extended_or_regenerated_keeps_its_sound_before_the_new_one() {
+    let slot = |request: &mut GenerateRequest, is_extended, video: PathBuf| {
+        let slot = if is_extended {
+            &mut request.extend
+        } else {
+            &mut request.source_video
+        };
+        *slot = Some(video);
+    };
+    for (act, is_extended, expected) in [
+        (Act::Work, true, 0.5),
+        // Without the frame that both have.
+        (Act::MakeSound, true, 0.5 + 0.2 - 1.0 / 8.0),
+        (Act::Work, false, 0.5),
+        (Act::MakeSound, false, 0.2),
+    ] {
+        let rig = WorkerHarness::new(always(Stage::Decode, act));
+        let video = loud_video(rig.folder.path(), 8.0);
+        let output = rig.finishes(|request| slot(request, is_extended, video));
+        let sound = media::open_sound(output.path()).unwrap().unwrap();
+        let secs = sound.len() as f64 / 48_000.0;
+        assert!((secs - expected).abs() < 0.001, "{act:?}: {secs} s");
+        let level = |secs: f64| sound.samples[(secs * 96_000.0) as usize];
+        let first = if is_extended || act == Act::Work {
+            3000
+        } else {
+            16_384
+        };
+        assert!(level(0.1).abs_diff(first) < 500, "{act:?}: {}", level(0.1));
+        if act == Act::MakeSound && is_extended {
+            assert!(level(0.55).abs_diff(16_384) < 500, "{}", level(0.55));
+        }
+    }
+    let rig = WorkerHarness::working();
+    let video = loud_video(rig.folder.path(), 30.0);
+    let (updates, outcome) = rig.run_with(|request| slot(request, true, video));
+    assert!(
+        media::open_sound(finished(outcome).path())
+            .unwrap()
+            .is_none()
+    );
+    let expected = "The result has no sound: it plays at another frame rate than the video: ";
+    let told = warnings(&updates);
+    assert!(told.iter().any(|it| it.starts_with(expected)), "{told:?}");
 }
 
 #[test]

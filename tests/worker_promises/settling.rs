@@ -84,23 +84,47 @@ fn an_automatic_name_that_is_taken_is_numbered_and_a_given_one_is_kept() {
 }
 
 #[test]
-fn the_sound_of_a_video_is_a_wav_file_next_to_it_which_its_settings_name() {
+fn the_sound_of_a_video_is_in_its_mp4_and_ends_with_it() {
     let rig = WorkerHarness::new(always(Stage::Decode, Act::MakeSound));
     let (updates, outcome) = rig.run();
     let path = finished(outcome).path().to_owned();
+    assert!(!path.with_extension("wav").exists());
+    let sound = media::open_sound(&path).unwrap().unwrap();
+    let shape = (sound.len(), sound.channels, sound.rate);
+    assert_eq!(shape, (9600, 2, 48_000));
+    let settings = media::read_settings(&path).unwrap().unwrap();
+    let settings: serde_json::Value = serde_json::from_str(&settings).unwrap();
+    assert_eq!(settings["sound"], "mp4");
+    let facts = safelight_core::gallery::read_facts(&path).unwrap();
+    assert_eq!(facts.sound, Some(media::SoundCodec::Aac));
+    // In the words of the IPTC: a model made it.
+    let origin = b"newscodes/digitalsourcetype/trainedAlgorithmicMedia";
+    let bytes = fs::read(&path).unwrap();
+    assert!(bytes.windows(origin.len()).any(|part| part == origin));
+    assert_eq!(warnings(&updates), [""; 0]);
+}
+
+#[test]
+fn sound_that_the_format_does_not_hold_is_a_wav_file_next_to_it_which_its_settings_name() {
+    let rig = WorkerHarness::new(always(Stage::Decode, Act::MakeSound));
+    let out = rig.folder.path().join("loud.webp");
+    let run = || rig.run_with(|request| request.out.clone_from(&out));
+    let (updates, outcome) = run();
+    let path = finished(outcome).path().to_owned();
     let wav = fs::read(path.with_extension("wav")).unwrap();
-    assert_eq!(wav.len(), 44 + 960 * 2);
+    assert_eq!(wav.len(), 44 + 19_200 * 2);
     assert_eq!(wav[44..48], [0, 0x40, 0, 0x40]);
     let settings = media::read_settings(&path).unwrap().unwrap();
     let settings: serde_json::Value = serde_json::from_str(&settings).unwrap();
     assert_eq!(settings["sound"], "wav");
-    assert_eq!(warnings(&updates), [""; 0]);
+    let expected = "The sound is in a WAV file next to the result: WebP holds no sound";
+    assert_eq!(warnings(&updates), [expected]);
     // A file of that name is never replaced.
-    let (updates, outcome) = rig.run();
+    let (updates, outcome) = run();
     finished(outcome);
     let warnings = warnings(&updates);
     assert!(
-        warnings[0].starts_with("the sound could not be written"),
+        warnings[1].starts_with("the sound could not be written"),
         "{warnings:?}"
     );
 }

@@ -9,7 +9,8 @@ use serde_json::Value;
 
 use crate::job::{PostprocessKind, SamplerKind};
 use crate::media::{
-    MediaError, VideoFormat, VideoInfo, media_info, read_settings, video_files, video_info,
+    FoundSound, MediaError, SoundCodec, VideoFormat, VideoInfo, media_info, read_settings,
+    sound_for, video_files, video_info,
 };
 use crate::restore::{self, ForeignSettings, RestoredLora};
 
@@ -72,6 +73,7 @@ pub struct ResultMetadata {
     pub made_from: Box<MadeFrom>,
     /// Post-processing that was applied, in order.
     pub finished: Vec<PostprocessInfo>,
+    pub sound: Option<SoundCodec>,
     /// Time that the job took.
     pub secs: Option<f64>,
     pub has_settings: bool,
@@ -151,6 +153,13 @@ pub fn read_facts(path: &Path) -> Result<ResultMetadata, MediaError> {
     }
     if facts.num_frames > 1 {
         facts.kind = MediaKind::Video;
+    }
+    if matches!(VideoFormat::from_path(path), Ok(VideoFormat::Mp4))
+        && let Ok(FoundSound {
+            sound: Some(sound), ..
+        }) = sound_for(path, path)
+    {
+        facts.sound = Some(sound.codec());
     }
     Ok(facts)
 }

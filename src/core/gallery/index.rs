@@ -17,7 +17,7 @@ use crate::uri::{decoded, encoded};
 /// Of a gallery of more than a million results.
 const MAX_INDEX_BYTES: u64 = 1 << 30;
 /// Of another version everything is read anew.
-const VERSION: u32 = 6;
+const VERSION: u32 = 7;
 /// Limit of records of missing files, which are kept because a disk may come back.
 const MAX_RECORDS: usize = 200_000;
 

@@ -1,6 +1,7 @@
 //! Export of a video, or of some of its frames, to another file or format. The original stays as it is.
 
 use std::fs;
+use std::io::ErrorKind;
 use std::ops::ControlFlow;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
@@ -8,9 +9,13 @@ use std::sync::Arc;
 
 use super::{
     AlphaChannel, HAS_H264, MediaError, RgbPixels, Video, VideoFormat, VideoOptions, VideoReader,
-    VideoWriter, read_settings, sound_for,
+    VideoWriter, open_sound, read_settings, sound_for,
 };
+use crate::files::has_ending;
+use crate::naming::names_like;
 
+/// Ending of the sound alone.
+const WAV: &str = "wav";
 /// Times that are closer are the same, in seconds.
 const TIME_ROUNDING: f64 = 1e-6;
 
@@ -33,7 +38,7 @@ pub struct VideoExport {
     pub frames: Option<Arc<Video>>,
     /// First and last frame that are kept, counted from 0.
     pub range: RangeInclusive<usize>,
-    /// A file of the format of its extension, or the next free name. PNG and JPEG become a folder of this name without
+    /// A file of the format of its extension, or the next free name; `.wav` gets the sound alone. PNG and JPEG become a folder of this name without
     /// the extension, with a numbered file a frame.
     pub out: PathBuf,
     /// As in [`VideoOptions`].
@@ -90,10 +95,18 @@ impl VideoExport {
         &self,
         progress: &mut dyn FnMut(usize) -> ControlFlow<()>,
     ) -> Result<Option<ExportedVideo>, MediaError> {
-        let format = VideoFormat::from_path(&self.out)?;
         let mut reader = VideoReader::open(&self.source)?;
         let (first, last) = (*self.range.start(), *self.range.end());
         let starts = reader.starts().cloned();
+        let secs = |frame: usize| match &starts {
+            Some(starts) => starts.secs(frame),
+            None => frame as f64 / reader.info().fps,
+        };
+        let (from, to) = (secs(first), secs(last + 1));
+        if has_ending(&self.out, &[WAV]) {
+            return self.write_wav(from, to).map(Some);
+        }
+        let format = VideoFormat::from_path(&self.out)?;
         let mut notices = reader.format_notices().to_vec();
         if reader.has_alpha() && !format.has_alpha() {
             let sentence = format!(
@@ -107,11 +120,6 @@ impl VideoExport {
         }
         let found = sound_for(&self.source, &self.out)?;
         notices.extend(found.left_out);
-        let secs = |frame: usize| match &starts {
-            Some(starts) => starts.secs(frame),
-            None => frame as f64 / reader.info().fps,
-        };
-        let (from, to) = (secs(first), secs(last + 1));
         let sound = found.sound.and_then(|sound| sound.cut(from, to));
         let options = VideoOptions {
             fps: reader.info().fps,
@@ -144,6 +152,24 @@ impl VideoExport {
             path: folder.unwrap_or(file),
             notices,
         }))
+    }
+
+    /// Writes the sound alone, between two times of the video in seconds.
+    fn write_wav(&self, from: f64, to: f64) -> Result<ExportedVideo, MediaError> {
+        let none = || MediaError::with_path("this video has no sound", &self.source);
+        let sound = open_sound(&self.source)?.ok_or_else(none)?.cut(from, to);
+        for path in names_like(&self.out) {
+            match sound.write_new_wav(&path) {
+                Ok(()) => {
+                    let notices = Vec::new();
+                    return Ok(ExportedVideo { path, notices });
+                }
+                Err(err) if err.kind() == ErrorKind::AlreadyExists => {}
+                Err(err) => return Err(MediaError::from_io("write the sound", &err, &path)),
+            }
+        }
+        let err = ErrorKind::AlreadyExists.into();
+        Err(MediaError::from_io("write the sound", &err, &self.out))
     }
 
     /// Encodes the frames; `false` if it was broken off.
@@ -196,11 +222,11 @@ fn new_folder(out: &Path) -> Result<PathBuf, MediaError> {
     for folder in std::iter::once(folder.clone()).chain(others) {
         match fs::create_dir(&folder) {
             Ok(()) => return Ok(folder),
-            Err(err) if err.kind() == std::io::ErrorKind::AlreadyExists => {}
+            Err(err) if err.kind() == ErrorKind::AlreadyExists => {}
             Err(err) => return Err(failed(err)),
         }
     }
-    Err(failed(std::io::ErrorKind::AlreadyExists.into()))
+    Err(failed(ErrorKind::AlreadyExists.into()))
 }
 
 #[cfg(test)]
@@ -368,6 +394,13 @@ mod tests {
         assert!((heard - secs).abs() < 0.02, "{heard} s of {secs} s");
         let whole = sound_for(&source, &exported.path).unwrap().sound.unwrap();
         assert!(sound.num_units() < whole.num_units());
+        let wav = export(&source, &folder.path().join("a.wav"), first..=last);
+        for (name, num_bytes) in [("a.wav", 44 + 9600), ("a-2.wav", 44 + 9600)] {
+            let path = written(&wav).path;
+            assert_eq!(path, folder.path().join(name));
+            let found = fs::metadata(path).unwrap().len();
+            assert!(found.abs_diff(num_bytes) < 700, "{found} bytes");
+        }
         let gif = written(&export(&source, &folder.path().join("a.gif"), first..=last));
         assert_eq!(gif.notices, ["The result has no sound: GIF holds none"]);
     }

@@ -107,8 +107,12 @@ pub fn describe_media(path: &Path) -> Result<Vec<String>, MediaError> {
         lines.push(format!("transparent parts: {kept}"));
     }
     if let Ok(found) = sound_for(path, Path::new("a.mp4")) {
-        let kept = "sound: copied where it is upscaled or interpolated to MP4; not used elsewhere";
-        lines.extend(found.sound.map(|_| kept.to_owned()));
+        lines.extend(found.sound.map(|sound| {
+            let codec = sound.codec().name();
+            format!(
+                "sound: {codec}, kept in an MP4 that is made of the whole video or a part of it"
+            )
+        }));
         lines.extend(found.left_out.map(|text| {
             let why = text.strip_prefix("The result has no sound: ");
             why.map_or_else(|| text.clone(), |why| format!("sound: not used: {why}"))

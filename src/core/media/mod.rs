@@ -3,6 +3,8 @@
 //!
 //! Everything works on plain [`RgbPixels`]s. Nothing here knows a tensor or a widget.
 
+#[cfg_attr(not(feature = "h264"), path = "no_aac.rs")]
+mod aac;
 mod alpha;
 mod colour;
 mod edges;
@@ -15,6 +17,7 @@ mod look;
 mod mask;
 mod metadata;
 mod open;
+mod open_sound;
 mod opened;
 mod outpaint;
 mod pixels;
@@ -27,10 +30,11 @@ mod source;
 mod times;
 mod video;
 
-/// True if this build reads and writes H.264, and so MP4: `docs/packages.md` says why one may be without.
+/// True if this build reads and writes H.264 and AAC, and so MP4: `docs/packages.md` says why one may be without.
 pub const HAS_H264: bool = cfg!(feature = "h264");
 
 pub use crate::formats::kind::{image_formats, video_formats};
+pub use aac::encode_sound;
 pub use alpha::AlphaChannel;
 pub use edges::canny;
 pub use endings::{IMAGE_ENDINGS, VIDEO_ENDINGS, has_image_name, has_video_name};
@@ -45,6 +49,7 @@ pub use mask::{
 pub(crate) use metadata::test_files;
 pub use metadata::{MetadataText, read_settings, read_texts};
 pub use open::{MAX_PIXELS, OpenedImage, open_image, open_rgb};
+pub use open_sound::open_sound;
 pub(crate) use outpaint::with_gray;
 pub use outpaint::{
     ExtendedImage, MAX_OVERLAP, OutpaintFill, OutpaintMargins, OutpaintRequest, extend_image,
@@ -55,7 +60,7 @@ pub use place::check_target;
 pub use resize::{crop_centre, crop_to_aspect, resize_lanczos, thumbnail, thumbnail_size};
 pub use sampled_sound::SampledSound;
 pub use sheet::{ContactSheet, SheetCell, SheetLabels, SheetPlace, draw_sheet, sheet_edge};
-pub use sound::{FoundSound, SoundTrack, sound_for};
+pub use sound::{FoundSound, SoundCodec, SoundTrack, sound_for};
 pub(crate) use source::first_frame;
 pub use source::{
     MAX_VIDEO_PIXELS, TakeFrame, Video, VideoInfo, VideoReader, frame_starts, last_frame,

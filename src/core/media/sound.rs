@@ -1,6 +1,6 @@
 //! The sound of a video as its file has it: packets that are copied into another file.
 //!
-//! Nothing is decoded. A sentence names sound that cannot be copied.
+//! A sentence names sound that cannot be copied. Decoding: [`open_sound`](super::open_sound).
 
 use std::fs::File;
 #[cfg(feature = "h264")]
@@ -8,6 +8,7 @@ use std::io::Seek as _;
 use std::path::Path;
 
 use super::{MediaError, VideoFormat, source};
+use crate::enum_macros::named;
 #[cfg(feature = "h264")]
 use crate::formats::ByteSource;
 use crate::formats::kind::FileFormat;
@@ -68,7 +69,30 @@ impl FoundSound {
     }
 }
 
+named! {
+    #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+    pub enum SoundCodec {
+        Aac = "AAC",
+        Opus = "Opus",
+        Flac = "FLAC",
+        Alac = "ALAC",
+        Ac3 = "AC-3",
+        Eac3 = "E-AC-3",
+    }
+}
+
 impl SoundTrack {
+    pub fn codec(&self) -> SoundCodec {
+        match self.description.get(4..8) {
+            Some(b"Opus") => SoundCodec::Opus,
+            Some(b"fLaC") => SoundCodec::Flac,
+            Some(b"alac") => SoundCodec::Alac,
+            Some(b"ac-3") => SoundCodec::Ac3,
+            Some(b"ec-3") => SoundCodec::Eac3,
+            _ => SoundCodec::Aac,
+        }
+    }
+
     /// Of all packets.
     pub(super) fn num_bytes(&self) -> u64 {
         self.packets.iter().map(|it| u64::from(it.size)).sum()
@@ -83,7 +107,7 @@ impl SoundTrack {
     /// Keeps what is heard between two times of the video, in seconds; `None` if that is nothing. Packets just before,
     /// which decoders begin with, stay unheard.
     #[cfg(feature = "h264")]
-    pub(super) fn cut(mut self, from: f64, to: f64) -> Option<Self> {
+    pub fn cut(mut self, from: f64, to: f64) -> Option<Self> {
         let scale = f64::from(self.timescale);
         let units = |secs: f64| ((secs - self.delay_secs).max(0.0) * scale).round() as u64;
         let rest = self.num_units().saturating_sub(self.skipped);
@@ -102,12 +126,17 @@ impl SoundTrack {
         });
         self.skipped = begin - dropped;
         self.heard = Some(end - begin);
+        // Players that know no edits end with the last packet.
+        let rest = self.num_units().saturating_sub(end - dropped);
+        if let Some(last) = self.packets.last_mut() {
+            last.lasts -= u32::try_from(rest).unwrap_or(0).min(last.lasts);
+        }
         self.delay_secs = (self.delay_secs - from).max(0.0);
         (begin < end).then_some(self)
     }
 
     #[cfg(not(feature = "h264"))]
-    pub(super) fn cut(self, _from: f64, _to: f64) -> Option<Self> {
+    pub fn cut(self, _from: f64, _to: f64) -> Option<Self> {
         Some(self)
     }
 

@@ -79,6 +79,7 @@ impl ResultViewer {
                     cx.say("Path copied");
                 }
             }
+            PlayerCommand::ToggleMute => self.sound.volume.is_muted ^= true,
             PlayerCommand::NextRepeat => self.playback.repeat = self.playback.repeat.next(),
             PlayerCommand::ToggleFull => {
                 // On another page nothing of it is seen.

@@ -10,6 +10,7 @@ pub mod panel;
 pub mod playhead;
 mod reading;
 mod showing;
+mod sound;
 pub mod texture;
 mod window;
 pub mod zoom;
@@ -24,8 +25,9 @@ use safelight_core::media::{ExportedVideo, VideoExport};
 use compare::ResultComparison;
 use media::OpenedFile;
 pub use media::ViewedMedia;
-pub use playhead::{PlaybackOptions, PlaybackPosition, RepeatMode, SPEEDS};
+pub use playhead::{PlaybackOptions, PlaybackPosition, RepeatMode, SPEEDS, SoundVolume};
 use reading::ViewerFrames;
+pub use sound::ViewerSound;
 use texture::ViewerTexture;
 use zoom::ZoomLevel;
 
@@ -53,6 +55,8 @@ pub struct ResultViewer {
     pub is_full: bool,
     full: FullScreen,
     pub playback: PlaybackOptions,
+    /// Of the player.
+    pub sound: ViewerSound,
     /// An input image that is shown because it was put into the form.
     input: Option<PathBuf>,
     /// A file that is shown because a job has made it.
@@ -85,9 +89,10 @@ struct OpeningMedia {
 }
 
 impl ResultViewer {
-    pub fn new(playback: PlaybackOptions) -> Self {
+    pub fn new(playback: PlaybackOptions, volume: SoundVolume) -> Self {
         Self {
             playback,
+            sound: ViewerSound::new(volume),
             ..Self::default()
         }
     }
@@ -177,9 +182,14 @@ impl FramePlayer {
         self.frames = ViewerFrames::Memory(video);
     }
 
-    /// Advances to the frame of this moment. Returns the seconds until the next one; `None` while paused, and while no
-    /// frame is there.
-    pub fn tick(&mut self, now_secs: f64, playback: PlaybackOptions) -> Option<f64> {
+    /// Advances to the frame of this moment, or of the time of its sound that is `heard`, in seconds. Returns the seconds
+    /// until the next one; `None` while paused, and while no frame is there.
+    pub fn tick(
+        &mut self,
+        now_secs: f64,
+        playback: PlaybackOptions,
+        heard: Option<f64>,
+    ) -> Option<f64> {
         self.playhead.set_playback(playback);
         let len = self.frames.len();
         if len < self.playhead.len() {
@@ -191,7 +201,10 @@ impl FramePlayer {
             self.frames.look_at(self.index(), false);
             return None;
         }
-        let wait = self.playhead.tick(now_secs);
+        let wait = match heard {
+            Some(secs) => self.playhead.follow(secs),
+            None => self.playhead.tick(now_secs),
+        };
         self.frames
             .look_at(self.index(), self.playhead.is_backward());
         wait

@@ -1,4 +1,4 @@
-//! Playback position: the frame that is due, the time until the next one, pausing, speed, and repeat.
+//! Playback position: the frame that is due, the time until the next one, pausing, speed, repeat, and volume.
 //!
 //! The caller passes the time, so that a test can play hours in a millisecond; draws nothing.
 
@@ -9,6 +9,10 @@ use serde::{Deserialize, Serialize};
 const SLACK_SECS: f64 = 0.02;
 /// After a longer gap (the window was hidden) the video continues from where it was.
 const MAX_LAG_SECS: f64 = 1.0;
+/// Times that are closer are the same, in seconds.
+const TIME_ROUNDING: f64 = 1e-6;
+/// Time until a frame that is due is looked for again.
+const MIN_WAIT_SECS: f64 = 0.005;
 pub const SPEEDS: [f64; 5] = [0.25, 0.5, 1.0, 1.5, 2.0];
 
 /// A rate at which a video can be played: what files say is not trusted.
@@ -61,6 +65,32 @@ impl Default for PlaybackOptions {
             repeat: RepeatMode::Loop,
             speed: 1.0,
         }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct SoundVolume {
+    /// From 0 to 1.
+    pub volume: f32,
+    pub is_muted: bool,
+}
+
+impl Default for SoundVolume {
+    fn default() -> Self {
+        Self {
+            volume: 1.0,
+            is_muted: false,
+        }
+    }
+}
+
+impl SoundVolume {
+    /// Factor of the samples. Squared, as loudness is heard.
+    pub fn gain(self) -> f32 {
+        let volume = Some(self.volume).filter(|volume| volume.is_finite());
+        let volume = volume.unwrap_or(1.0);
+        volume.clamp(0.0, 1.0).powi(2)
     }
 }
 
@@ -123,6 +153,17 @@ impl PlaybackPosition {
 
     pub fn last_secs(&self) -> f64 {
         self.start_secs(self.len.saturating_sub(1))
+    }
+
+    /// Time after the last frame.
+    pub fn len_secs(&self) -> f64 {
+        self.start_secs(self.len)
+    }
+
+    /// Begin of the first and end of the last frame that play, in seconds.
+    pub fn range_secs(&self) -> (f64, f64) {
+        let (first, last) = self.range();
+        (self.start_secs(first), self.start_secs(last + 1))
     }
 
     fn start_secs(&self, index: usize) -> f64 {
@@ -248,6 +289,27 @@ impl PlaybackPosition {
         Some(due - now_secs)
     }
 
+    /// Goes to the frame at a time of its sound, in seconds. Returns the seconds until the next one; `None` after the last
+    /// one of a video that is played once, and while paused.
+    pub fn follow(&mut self, secs: f64) -> Option<f64> {
+        if !self.is_playing {
+            return None;
+        }
+        let (first, last) = self.range();
+        let is_begun = |index: usize| self.start_secs(index) <= secs + TIME_ROUNDING;
+        let before = self.index.clamp(first, last);
+        let mut index = if is_begun(before) { before } else { first };
+        while index < last && is_begun(index + 1) {
+            index += 1;
+        }
+        let is_over = self.playback.repeat == RepeatMode::Off && is_begun(last + 1);
+        self.index = index;
+        self.due_secs = None;
+        self.is_playing = !is_over;
+        let left = (self.start_secs(index + 1) - secs) / self.playback.speed;
+        self.is_playing.then_some(left.max(MIN_WAIT_SECS))
+    }
+
     fn advance(&mut self) {
         let (first, last) = self.range();
         match self.playback.repeat {
@@ -308,6 +370,40 @@ mod tests {
         assert_eq!((once.is_playing(), once.tick(9.0)), (false, None));
         once.toggle();
         assert_eq!((once.index(), once.is_playing()), (0, true));
+    }
+
+    #[test]
+    fn any_volume_of_a_file_is_a_factor_from_0_to_1() {
+        for (volume, gain) in [(0.5, 0.25), (0.0, 0.0), (7.0, 1.0), (f32::NAN, 1.0)] {
+            let volume = SoundVolume {
+                volume,
+                is_muted: false,
+            };
+            assert_eq!(volume.gain(), gain);
+        }
+    }
+
+    #[test]
+    fn frames_follow_the_time_that_is_heard() {
+        let mut playhead = with(5, RepeatMode::Loop, 2.0);
+        playhead.trim(Some(1), Some(3));
+        for (secs, index, wait) in [
+            (0.1, 1, 0.05),
+            (0.25, 2, 0.025),
+            (0.399_999_9, 3, MIN_WAIT_SECS),
+            // It has begun again.
+            (0.15, 1, 0.025),
+            (0.0, 1, 0.1),
+        ] {
+            let found = playhead.follow(secs).unwrap();
+            assert_eq!(playhead.index(), index, "{secs}");
+            assert!((found - wait).abs() < 1e-6, "{secs}: {found}");
+        }
+        let mut once = with(3, RepeatMode::Off, 1.0);
+        assert!(once.follow(0.29).is_some());
+        assert_eq!(once.follow(0.3), None);
+        assert_eq!((once.index(), once.is_playing()), (2, false));
+        assert_eq!((once.follow(0.0), once.index()), (None, 2));
     }
 
     #[test]

@@ -346,6 +346,10 @@ impl ResultViewer {
             let is_hidden = viewport.minimized == Some(true) || viewport.occluded == Some(true);
             (input.time, !is_hidden)
         });
+        let plays = matches!(self.mode, ViewerMode::Result(_) | ViewerMode::File);
+        if !is_visible || cx.page != MainPage::Watch || !plays {
+            self.sound.stop();
+        }
         if !is_visible || cx.page != MainPage::Watch {
             return;
         }
@@ -364,9 +368,10 @@ impl ResultViewer {
         }
     }
 
-    fn show_played(&mut self, now: f64, cx: &AppContext) -> Option<f64> {
+    fn show_played(&mut self, now: f64, cx: &mut AppContext) -> Option<f64> {
         let player = self.player.as_mut()?;
-        let wait = player.tick(now, self.playback);
+        let heard = self.sound.follow(player, self.playback, cx);
+        let wait = player.tick(now, self.playback, heard);
         match player.image() {
             Some(image) => self.texture.show_image(cx, &image),
             // An image of something else must not stay.
@@ -386,7 +391,7 @@ impl ResultViewer {
             self.inset.clear();
             return wait;
         };
-        let wait = video.tick(now, self.playback);
+        let wait = video.tick(now, self.playback, None);
         if let Some(image) = video.image() {
             self.texture.show_image(cx, &image);
         }

@@ -170,6 +170,9 @@ pub const FULL_BAR_WIDTH: f32 = 960.0;
 /// Width below which the player's slider gets a separate row.
 pub const POSITION_MIN_WIDTH: f32 = 160.0;
 pub const SPEED_WIDTH: f32 = 64.0;
+pub const VOLUME_WIDTH: f32 = 56.0;
+/// Mute button, volume, and the gaps between them.
+pub const SOUND_WIDTH: f32 = 100.0;
 /// Of the handles that trim a video.
 pub const TRIM_WIDTH: f32 = 7.0;
 pub const TRIM_HEIGHT: f32 = 9.0;

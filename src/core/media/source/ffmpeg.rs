@@ -244,7 +244,7 @@ impl FfmpegSource {
     }
 }
 
-pub(super) fn input(container: &str, path: &Path) -> [OsString; 6] {
+pub(in crate::media) fn input(container: &str, path: &Path) -> [OsString; 6] {
     // With its protocol in front, no name can be taken for another address or an option.
     let mut file = OsString::from("file:");
     file.push(path);

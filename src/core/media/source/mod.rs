@@ -22,6 +22,7 @@ use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+pub(super) use ffmpeg::input as ffmpeg_input;
 pub(super) use foreign_sound::sound as foreign_sound;
 pub(super) use mp4::sound as mp4_sound;
 pub use reader::{TakeFrame, VideoReader};

@@ -5,6 +5,7 @@
 //! cut to the exact size by a clean-aperture box.
 
 use safelight_loops::yuv::planes_from_rgb;
+use serde_json::Value;
 
 use super::FrameTimes;
 use super::h264::{CodedFrames, H264Frames, MIN_SIDE};
@@ -84,13 +85,15 @@ impl Mp4Boxes<'_> {
             Ok(size) => [&be32(size), b"mdat".as_slice()].concat(),
             Err(_) => [&be32(1), b"mdat".as_slice(), &(frames + 16).to_be_bytes()].concat(),
         };
+        let origin = origin(settings);
         // The header holds the frames' position, which depends on the header's length alone.
         let movie_bytes = self.movie(0, settings).len();
-        let position = file_type.len() + movie_bytes + data_head.len();
+        let position = file_type.len() + movie_bytes + origin.len() + data_head.len();
         let position = u32::try_from(position).map_err(|err| err.to_string())?;
         let frames = u64::from(position) + sound;
         u32::try_from(frames).map_err(|_err| "the sound is too long".to_owned())?;
-        Ok([file_type, self.movie(position, settings), data_head].concat())
+        let movie = self.movie(position, settings);
+        Ok([file_type, movie, origin, data_head].concat())
     }
 
     /// `position`: where the sound begins in the file, and the frames where there is none.
@@ -323,6 +326,25 @@ fn user_data(settings: Option<&str>) -> Vec<u8> {
     let items = boxed(*b"ilst", &[&program, &comment]);
     boxed(*b"udta", &[&full_box(*b"meta", 0, &[&handler, &items])])
 }
+
+/// XMP that says that a model made the video, as the IPTC wants it; nothing where the settings are not those of a
+/// generated one.
+fn origin(settings: Option<&str>) -> Vec<u8> {
+    let settings = settings.and_then(|text| serde_json::from_str::<Value>(text).ok());
+    if settings.is_none_or(|settings| settings.get("request").is_none()) {
+        return Vec::new();
+    }
+    boxed(*b"uuid", &[&XMP_UUID, ORIGIN.as_bytes()])
+}
+
+const XMP_UUID: [u8; 16] = 0xbe7a_cfcb_97a9_42e8_9c71_9994_91e3_afac_u128.to_be_bytes();
+const ORIGIN: &str = concat!(
+    r#"<?xpacket begin="" id="W5M0MpCehiHzreSzNTczkc9d"?>"#,
+    r#"<x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf:RDF xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#">"#,
+    r#"<rdf:Description rdf:about="" xmlns:Iptc4xmpExt="http://iptc.org/std/Iptc4xmpExt/2008-02-29/" "#,
+    r#"Iptc4xmpExt:DigitalSourceType="http://cv.iptc.org/newscodes/digitalsourcetype/trainedAlgorithmicMedia"/>"#,
+    r#"</rdf:RDF></x:xmpmeta><?xpacket end="r"?>"#,
+);
 
 /// Neither turned nor stretched.
 pub(super) const MATRIX: [u8; 36] = {

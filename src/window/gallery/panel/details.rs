@@ -8,7 +8,7 @@ use safelight_core::gallery::{
     GalleryItem, ItemReading, PostprocessInfo, ResultMetadata, THUMB_SIDE,
 };
 use safelight_core::job::PostprocessKind;
-use safelight_core::media::{VideoInfo, thumbnail_size};
+use safelight_core::media::{SoundCodec, VideoInfo, thumbnail_size};
 
 use crate::window::create::choices::TrashRequest;
 use crate::window::gallery::panel::{grouped, tags};
@@ -202,6 +202,7 @@ fn making_rows(facts: &ResultMetadata) -> Vec<(&str, String)> {
         ("Extends", from.extended.clone()),
     ];
     let others = from.others.iter();
+    let sound = facts.sound.map(SoundCodec::name);
     rows.extend(others.map(|(name, text)| (name.as_str(), text.clone())));
     rows.extend([
         ("Size", format!("{} × {}", facts.width, facts.height)),
@@ -211,6 +212,7 @@ fn making_rows(facts: &ResultMetadata) -> Vec<(&str, String)> {
                 format!("{}, {} frames", seconds_text(secs), facts.num_frames)
             }),
         ),
+        ("Sound", sound.unwrap_or_default().to_owned()),
         ("Took", facts.secs.map(duration_text).unwrap_or_default()),
     ]);
     rows

@@ -304,10 +304,14 @@ fn badges_ui(ui: &Ui, entry: &GalleryItem, rect: Rect) {
         let secs = entry
             .facts()
             .and_then(safelight_core::gallery::ResultMetadata::video_secs);
-        let (text, width) = match secs {
+        let (mut text, mut width) = match secs {
             Some(secs) => (seconds_text(secs), 42.0),
             None => (icons::FILM.to_string(), BADGE_HEIGHT),
         };
+        if entry.facts().is_some_and(|facts| facts.sound.is_some()) {
+            text = format!("{} {text}", icons::SPEAKER);
+            width += BADGE_HEIGHT;
+        }
         let size = vec2(width, BADGE_HEIGHT);
         let rect = Rect::from_min_size(inner.right_bottom() - size, size);
         badge(ui, rect, back, text, (11.5, palette.text));

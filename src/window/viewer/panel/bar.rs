@@ -7,6 +7,7 @@ use safelight_core::units::clock_text;
 use crate::window::layout::prelude::*;
 use crate::window::layout::view::FullBar;
 use crate::window::viewer::panel::more;
+use crate::window::viewer::panel::sound;
 use crate::window::viewer::panel::stage;
 use crate::window::viewer::panel::{ViewerCaption, caption, image_ui, playhead};
 use crate::window::viewer::zoom::ZoomLevel;
@@ -32,7 +33,11 @@ impl BarRoom {
         let Some(playhead) = playhead(view) else {
             return Self::All;
         };
-        let room = ui.available_width() - numbers_width(ui, playhead) - theme::POSITION_MIN_WIDTH;
+        let mut room = ui.available_width() - numbers_width(ui, playhead);
+        room -= theme::POSITION_MIN_WIDTH;
+        if view.app.watch.sound.peaks().is_some() {
+            room -= theme::SOUND_WIDTH;
+        }
         if room >= theme::BAR_BUTTONS_WIDTH {
             Self::All
         } else if room >= theme::BAR_SNUG_WIDTH {
@@ -82,6 +87,7 @@ pub(super) fn bar_ui(ui: &mut Ui, view: &mut UiContext<'_>, caption: Option<&Vie
                 if is_all {
                     pace_ui(ui, view);
                 }
+                sound::volume_ui(ui, view, is_all);
                 if room != BarRoom::Tiny {
                     position_ui(ui, view);
                 }
@@ -203,6 +209,7 @@ fn trim_ui(ui: &Ui, view: &mut UiContext<'_>, slider: Rect) {
     };
     let track = slider.x_range().shrink(knob);
     let x_of = |frame: usize| lerp(track.min..=track.max, frame as f32 / (len - 1) as f32);
+    sound::wave_ui(ui, view, track, slider);
     let (accent, colour) = (palette(ui).accent, alert_ink(ui, is_trimmed));
     let middle = slider.bottom() - theme::TRIM_HEIGHT / 2.0;
     if is_trimmed {

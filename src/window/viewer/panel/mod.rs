@@ -4,6 +4,7 @@ mod bar;
 pub(crate) mod drop_zones;
 mod empty;
 mod more;
+mod sound;
 mod stage;
 pub(crate) mod strip;
 

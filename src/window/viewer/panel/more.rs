@@ -7,7 +7,7 @@ use crate::window::results;
 
 use crate::window::results::panel::{ResultAction, ResultSubject};
 use crate::window::viewer::panel::bar::{self, BarRoom, SPEED_MORE, at_the_end_hover, speed_text};
-use crate::window::viewer::panel::playhead;
+use crate::window::viewer::panel::{playhead, sound};
 use crate::window::viewer::{SPEEDS, ViewerMode};
 
 /// Most results that are offered for a comparison.
@@ -144,9 +144,12 @@ fn export_action(can_trim: bool) -> ResultAction {
         .explained("Write this frame, or the frames that play, to another file")
 }
 
-/// Speed, repeat and zoom, where the bar has no room for them.
+/// Speed, repeat, zoom and volume, where the bar has no room for them.
 fn pace_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
-    ui.horizontal(|ui| bar::zoom_ui(ui, view));
+    ui.horizontal(|ui| {
+        bar::zoom_ui(ui, view);
+        sound::volume_ui(ui, view, true);
+    });
     ui.horizontal(|ui| {
         for speed in SPEEDS {
             let name = speed_text(speed);
