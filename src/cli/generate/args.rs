@@ -159,6 +159,9 @@ pub struct GenerateArgs {
     pub tokenizer_2: Option<PathBuf>,
     #[arg(long, value_name = "FILE", help = OUT)]
     pub out: Option<PathBuf>,
+    /// Make a video in one stage at its full size, with models that otherwise make it at half its size and upscale the latents (LTX-2.3)
+    #[arg(long)]
+    pub single_stage: bool,
     /// Also write the settings next to the file, as .json
     #[arg(long)]
     pub sidecar: bool,
@@ -303,6 +306,7 @@ impl GenerateArgs {
                 preview: PreviewChoice::Off,
                 dtype: self.dtype.unwrap_or(dtype),
                 vae_tile: self.vae_tile.or(form.options.vae_tile),
+                single_stage: self.single_stage || form.options.single_stage,
                 max_sequence_length: self
                     .max_sequence_length
                     .or(form.options.max_sequence_length),

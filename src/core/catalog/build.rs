@@ -14,7 +14,7 @@ use crate::library::{ComponentCandidate, tiny_decoder};
 use crate::model::choices::SamplerKind;
 use crate::model::facts::{ModelFacts, SchedulerDefaults};
 use crate::model::{
-    CatalogError, LatentRgb, ModelDefaults, ModelFiles, ModelSpec, PartialSampling,
+    CatalogError, LatentRgb, ModelDefaults, ModelFamily, ModelFiles, ModelSpec, PartialSampling,
     SamplingOptions, SizeLimits,
 };
 
@@ -80,7 +80,7 @@ pub(super) fn build(
     let limits = details.limits.within(facts.limits);
     let mut defaults = details
         .defaults
-        .over(plain_defaults(&limits, facts.schedule));
+        .over(plain_defaults(facts.family, &limits, facts.schedule));
     let strength = &mut defaults.sampling.strength;
     *strength = strength.or_else(|| (facts.family.video_strength)(facts.variant.name));
     let path_text = || model.place.to_string_lossy().into_owned();
@@ -168,7 +168,16 @@ fn with_schedule(
 }
 
 /// For a model without a description: a short, small video, so that a first try ends soon.
-fn plain_defaults(limits: &SizeLimits, schedule: Option<SchedulerDefaults>) -> ModelDefaults {
+fn plain_defaults(
+    family: ModelFamily,
+    limits: &SizeLimits,
+    schedule: Option<SchedulerDefaults>,
+) -> ModelDefaults {
+    // Models that were distilled to some noise levels have these steps, and no guidance.
+    let (num_steps, guidance_scale, sampler) = match family.sigmas.len() {
+        0 => (20, 5.0, SamplerKind::default()),
+        steps => (steps as u32, 1.0, SamplerKind::Euler),
+    };
     let edge = limits
         .size_multiple
         .saturating_mul((256 / limits.size_multiple).max(1));
@@ -180,8 +189,8 @@ fn plain_defaults(limits: &SizeLimits, schedule: Option<SchedulerDefaults>) -> M
             + 1,
         fps: 24.0,
         sampling: SamplingOptions {
-            sampler: schedule.map_or_else(SamplerKind::default, |schedule| schedule.sampler),
-            ..SamplingOptions::plain(20, 5.0)
+            sampler: schedule.map_or(sampler, |schedule| schedule.sampler),
+            ..SamplingOptions::plain(num_steps, guidance_scale)
         },
         small_shift: None,
         negative_prompt: String::new(),

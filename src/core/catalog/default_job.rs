@@ -50,6 +50,9 @@ impl CatalogEntry {
                     (ModelComponent::ImageEncoder, 0)
                 }
                 PlannedNetwork::VaeEncoder | PlannedNetwork::VaeDecoder => (ModelComponent::Vae, 0),
+                PlannedNetwork::TextConnectors => (ModelComponent::TextConnectors, 0),
+                PlannedNetwork::AudioDecoder => (ModelComponent::AudioVae, 0),
+                PlannedNetwork::LatentUpscaler => (ModelComponent::LatentUpscaler, 0),
                 // No model has one.
                 PlannedNetwork::Finisher => return None,
             };

@@ -94,6 +94,10 @@ impl CatalogEntry {
             ModelComponent::TextEncoder2 => second,
             ModelComponent::ImageEncoder => 600_000_000,
             ModelComponent::Vae => 130_000_000,
+            ModelComponent::TextConnectors => 2_000_000_000,
+            ModelComponent::TextProjection => 1_200_000_000,
+            ModelComponent::AudioVae | ModelComponent::Vocoder => 100_000_000,
+            ModelComponent::LatentUpscaler => 500_000_000,
         }
     }
 

@@ -260,6 +260,14 @@ impl ModelSpec {
         let parts = parts
             .into_iter()
             .filter_map(|(name, place)| Some((name, place?)));
+        let mut places = vec![&files.transformer, &files.vae, &files.text_encoder];
+        let more = files.more.iter().filter(|(_, place)| {
+            let is_new = !places.contains(place);
+            places.push(place);
+            is_new
+        });
+        let more: Vec<_> = more.map(|(part, place)| (part.label(), place)).collect();
+        let parts = parts.chain(more);
         let cards = parts.clone().filter_map(|(name, place)| {
             // All of them were opened just before.
             let mut weights = WeightSet::open(place).ok()?;

@@ -3,12 +3,13 @@
 use super::def::FamilyDef;
 #[cfg(debug_assertions)]
 use super::toy;
-use super::{chroma, flux, flux2, framepack, krea2, qwen_image, wan, z_image};
+use super::{chroma, flux, flux2, framepack, krea2, ltx2, qwen_image, wan, z_image};
 use crate::model::ModelFamily;
 
 static FAMILIES: &[&dyn FamilyDef] = &[
     #[cfg(debug_assertions)]
     &toy::ToyFamily,
+    &ltx2::Ltx2Family,
     &framepack::FramePackFamily,
     &wan::WanFamily,
     &z_image::ZImageFamily,

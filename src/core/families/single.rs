@@ -84,6 +84,7 @@ impl<F: SingleTransformerFamily> FamilyDef for F {
         if let (Some(wanted), Some(place)) = (image_encoder, &files.image_encoder) {
             read_image_encoder(wanted.part, place, reader)?;
         }
+        (table.read_more)(files, reader)?;
         if let Some(prompts) = &files.image_prompts {
             read_image_encoder(PartKind::Siglip, &prompts.image_encoder, reader)?;
             reader.read::<ReduxConfig>(PlannedNetwork::ImageEmbedder, &prompts.embedder)?;
@@ -314,6 +315,7 @@ pub(super) fn parts<F: SingleTransformerFamily>(
         .into_iter()
         .chain(encoders)
         .chain((table.image_encoder)(config))
+        .chain((table.more_parts)(config))
         .collect()
 }
 

@@ -50,6 +50,9 @@ pub(super) struct FamilyTable<C: 'static> {
     /// One or two, as a model's files name them.
     pub text_encoders: &'static [TextEncoder<C>],
     pub image_encoder: fn(&C) -> Option<ComponentQuery<'static>>,
+    /// Components that other families do not have, and the reader of their networks.
+    pub more_parts: fn(&C) -> Vec<ComponentQuery<'static>>,
+    pub read_more: fn(&ModelFiles, &mut NetworkReader) -> Result<(), CatalogError>,
     /// The transformer of a published model of such a shape.
     pub published: fn(&TransformerShape) -> C,
     /// Checks and changes what a table cannot say of a model.
@@ -126,6 +129,8 @@ impl<C: TransformerConfig + Default> FamilyTable<C> {
         vae: FamilyVae::FLUX,
         text_encoders: &[],
         image_encoder: |_| None,
+        more_parts: |_| Vec::new(),
+        read_more: |_, _| Ok(()),
         published: |_| C::default(),
         complete: |_, _, _| Ok(()),
         needs: |_, _| None,

@@ -74,6 +74,21 @@ impl NetworkReader {
         Ok(())
     }
 
+    /// Reads a network that is on the device together with those of the same part.
+    pub(crate) fn join<C: NetworkConfig + Any + Send + Sync>(
+        &mut self,
+        part: PlannedNetwork,
+        place: &Path,
+        config: C,
+    ) -> Result<(), CatalogError> {
+        let before = self.networks.remove(&part);
+        self.with_config(part, place, config)?;
+        if let (Some(before), Some(own)) = (before, self.networks.get_mut(&part)) {
+            *own = own.clone().with(&before);
+        }
+        Ok(())
+    }
+
     /// Reads both halves of an autoencoder.
     pub(crate) fn autoencoder<C: AutoencoderConfig + Any + Send + Sync>(
         &mut self,

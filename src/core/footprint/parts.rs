@@ -19,6 +19,10 @@ labelled! {
         TextEncoder2 = "text encoder",
         ImageEncoder = "image encoder",
         ImageEmbedder = "image encoder",
+        TextConnectors = "text connectors",
+        /// Audio VAE and vocoder.
+        AudioDecoder = "audio VAE",
+        LatentUpscaler = "latent upscaler",
         /// Upscaler or RIFE.
         Finisher = "network",
     }

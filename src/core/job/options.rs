@@ -1,5 +1,6 @@
 //! Options of computing a job, which a request takes over from its form and from the settings as they are.
 
+use std::ops::Not;
 use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
@@ -28,6 +29,9 @@ pub struct JobOptions {
     /// Tokens that the longest text encoder reads; the model's own when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub max_sequence_length: Option<u32>,
+    /// One stage at the full size, in models that otherwise make a video at half its size and upscale the latents.
+    #[serde(skip_serializing_if = "Not::not")]
+    pub single_stage: bool,
     /// Every step is computed when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub step_cache: Option<StepCache>,

@@ -25,6 +25,12 @@ impl SecondPass {
     /// Enough for new details, too little for another image.
     pub const STRENGTH: f64 = 0.4;
 
+    /// A second stage on latents of twice the edges, for families whose noise levels are fixed.
+    pub const OF_LATENTS: Self = Self {
+        scale: 2.0,
+        strength: 1.0,
+    };
+
     #[must_use]
     pub fn of_scale(scale: f64) -> Self {
         Self {
@@ -50,6 +56,22 @@ impl GenerateRequest {
     pub fn first_size(&self) -> (u32, u32) {
         let enlarged = self.second_pass.map(|it| (it.first_width, it.first_height));
         enlarged.unwrap_or((self.width, self.height))
+    }
+
+    /// The second pass that a form can state; none of a family whose models make two stages of their own.
+    #[must_use]
+    pub fn hires_fix(&self) -> Option<SecondPass> {
+        let enlarged = self.second_pass.filter(|_| self.family.has_second_pass);
+        enlarged.map(|enlarged| enlarged.pass)
+    }
+
+    /// Width and height as a form states them: those of the first pass of hires fix, else of the result.
+    #[must_use]
+    pub fn stated_size(&self) -> (u32, u32) {
+        match self.hires_fix() {
+            Some(_) => self.first_size(),
+            None => (self.width, self.height),
+        }
     }
 
     /// Returns whether the request is the one that a stage of the second pass [receives](Self::of_pass).

@@ -2,7 +2,7 @@
 
 use std::sync::LazyLock;
 
-use crate::model::LoraSignature;
+use crate::model::{LoraSignature, ModelFamily};
 use crate::networks::DetectionRule;
 
 struct OtherModels {
@@ -82,14 +82,16 @@ fn rule([role, text, marks]: [&'static str; 3]) -> DetectionRule {
     }
 }
 
-fn signs([_, label, marks]: [&'static str; 3]) -> impl Iterator<Item = LoraSignature> {
+/// `name`: of a model, or the id of a family.
+fn signs([_, name, marks]: [&'static str; 3]) -> impl Iterator<Item = LoraSignature> {
+    let label = ModelFamily::of_id(name).map_or(name, |family| family.label);
     marks
         .split(' ')
         .map(mark)
         .map(move |(start, size)| LoraSignature {
             outputs: size.and_then(|(axis, size)| (axis == 0).then_some(size)),
             inputs: size.and_then(|(axis, size)| (axis == 1).then_some(size)),
-            ..LoraSignature::of(label, label, start)
+            ..LoraSignature::of(name, label, start)
         })
 }
 

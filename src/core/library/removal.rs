@@ -94,7 +94,8 @@ fn parts(spec: &ModelSpec) -> impl Iterator<Item = &PathBuf> {
     ];
     let parts = [&files.transformer, &files.vae, &files.text_encoder];
     let parts = parts.into_iter().chain([&files.tokenizer]);
-    let all = parts.chain(optional.into_iter().flatten());
+    let optional = optional.into_iter().flatten().chain(files.more.values());
+    let all = parts.chain(optional);
     all.filter(|part| !part.as_os_str().is_empty())
 }
 

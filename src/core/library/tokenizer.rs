@@ -18,7 +18,7 @@ use crate::formats::weights::header::WeightHeader;
 use crate::library::component_search::wanted::TokenizerForm;
 use crate::model::CatalogError;
 use crate::networks::TEKKEN_TENSOR;
-use crate::tokens::spiece::{GGUF_PIECES, SPIECE_TENSOR, count_pieces};
+use crate::tokens::spiece::{GGUF_PIECES, SPIECE_TENSOR, count_pieces, has_pairs};
 use crate::tokens::{
     GGUF_PAIRS, PACKED_MERGES, SPLITTERS, TEKKEN_MARK, TEKKEN_SPLITTER, check_merges, count_tekken,
     packed_ids, tensor_bytes,
@@ -147,7 +147,7 @@ pub(crate) fn check(
     if found.form != form {
         let [found, wanted] = [found.form, form].map(|form| match form {
             TokenizerForm::Pieces => ["pieces with scores", "T5 has"],
-            TokenizerForm::Pairs => ["merged pairs", "CLIP, Llama and Qwen have"],
+            TokenizerForm::Pairs => ["merged pairs", "CLIP, Llama, Qwen and Gemma have"],
             TokenizerForm::Tekken => ["merged pairs of Mistral", "Mistral Small 3 has"],
         });
         return Err(wrong(format!(
@@ -189,7 +189,7 @@ impl TokenizerTraits {
             (Some(Self { num_ids, form }), place.join(PACKED_MERGES))
         } else if spiece.exists() {
             let text = read_capped(&spiece, MAX_JSON_BYTES)?;
-            (of_pieces(count_pieces(&text)), spiece)
+            (of_pieces(&text), spiece)
         } else {
             // Named as what is missing.
             (Some(count_json(&json)?), json)
@@ -236,10 +236,15 @@ fn read_sound<T: DeserializeOwned>(path: &Path) -> Result<T, CatalogError> {
         .map_err(|err| CatalogError::damaged(format!("the tokenizer is damaged: {err}"), path))
 }
 
-fn of_pieces(count: Option<u64>) -> Option<TokenizerTraits> {
-    count.map(|num_ids| TokenizerTraits {
-        num_ids,
-        form: TokenizerForm::Pieces,
+/// Properties of a SentencePiece model; Gemma merges its pieces in pairs.
+fn of_pieces(model: &[u8]) -> Option<TokenizerTraits> {
+    Some(TokenizerTraits {
+        num_ids: count_pieces(model)?,
+        form: if has_pairs(model) {
+            TokenizerForm::Pairs
+        } else {
+            TokenizerForm::Pieces
+        },
     })
 }
 
@@ -273,7 +278,7 @@ fn read_in_weights(path: &Path) -> Result<Option<TokenizerTraits>, CatalogError>
     }
     let bytes = tensor_bytes(path, SPIECE_TENSOR)?
         .ok_or_else(|| CatalogError::missing(format!("the tensor {SPIECE_TENSOR}"), path))?;
-    Ok(of_pieces(count_pieces(&bytes)))
+    Ok(of_pieces(&bytes))
 }
 
 #[cfg(test)]

@@ -13,6 +13,14 @@ pub(crate) enum PartKind {
     KlVae,
     /// VAE of HunyuanVideo.
     VideoVae,
+    /// Video VAE of LTX-2.3.
+    Ltx2Vae,
+    /// Audio VAE or vocoder of LTX-2.3.
+    Ltx2Audio,
+    /// Text connectors or projections of LTX-2.3.
+    Ltx2Text,
+    /// Doubles the edges of LTX-2.3's latents.
+    LatentUpscaler,
     Umt5,
     T5,
     /// The text half.
@@ -24,6 +32,7 @@ pub(crate) enum PartKind {
     Llama,
     /// Qwen 2.5 and 3.
     Qwen,
+    Gemma,
     /// For previews.
     TinyDecoder,
 }
@@ -33,15 +42,23 @@ impl PartKind {
     pub fn can_be(self, component: ModelComponent) -> bool {
         match component {
             ModelComponent::Transformer => false,
-            ModelComponent::Vae => matches!(self, Self::WanVae | Self::KlVae | Self::VideoVae),
+            ModelComponent::Vae => matches!(
+                self,
+                Self::WanVae | Self::KlVae | Self::VideoVae | Self::Ltx2Vae
+            ),
             ModelComponent::TextEncoder => {
                 matches!(
                     self,
-                    Self::Umt5 | Self::T5 | Self::Clip | Self::Llama | Self::Qwen
+                    Self::Umt5 | Self::T5 | Self::Clip | Self::Llama | Self::Qwen | Self::Gemma
                 )
             }
             ModelComponent::TextEncoder2 => matches!(self, Self::T5 | Self::Clip),
             ModelComponent::ImageEncoder => matches!(self, Self::ClipVision | Self::Siglip),
+            ModelComponent::TextConnectors | ModelComponent::TextProjection => {
+                self == Self::Ltx2Text
+            }
+            ModelComponent::AudioVae | ModelComponent::Vocoder => self == Self::Ltx2Audio,
+            ModelComponent::LatentUpscaler => self == Self::LatentUpscaler,
         }
     }
 }

@@ -2,6 +2,7 @@
 //!
 //! Only paths; the catalogue checks the contents and the engine reads them.
 
+use std::collections::BTreeMap;
 use std::ops::Not;
 use std::path::{Path, PathBuf};
 
@@ -48,6 +49,9 @@ pub struct ModelFiles {
     /// The model has layers for a control video, which see something in every job (Wan VACE).
     #[serde(default, skip_serializing_if = "Not::not")]
     pub takes_control: bool,
+    /// Components that few families have.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub more: BTreeMap<ModelComponent, PathBuf>,
 }
 
 /// Paths of the two networks for image prompts.
@@ -93,6 +97,7 @@ impl ModelFiles {
             ModelComponent::TextEncoder => Some(&self.text_encoder),
             ModelComponent::TextEncoder2 => self.text_encoder_2.as_deref(),
             ModelComponent::ImageEncoder => self.image_encoder.as_deref(),
+            more => self.more.get(&more).map(PathBuf::as_path),
         }
     }
 
@@ -103,6 +108,7 @@ impl ModelFiles {
             ModelComponent::TextEncoder => self.text_encoder = place,
             ModelComponent::TextEncoder2 => self.text_encoder_2 = Some(place),
             ModelComponent::ImageEncoder => self.image_encoder = Some(place),
+            more => drop(self.more.insert(more, place)),
         }
     }
 

@@ -52,11 +52,11 @@ impl ComponentOverrides {
 
     pub(crate) fn path(&self, component: ModelComponent) -> Option<&PathBuf> {
         match component {
-            ModelComponent::Transformer => None,
             ModelComponent::Vae => self.vae.as_ref(),
             ModelComponent::TextEncoder => self.text_encoder.as_ref(),
             ModelComponent::TextEncoder2 => self.text_encoder_2.as_ref(),
             ModelComponent::ImageEncoder => self.image_encoder.as_ref(),
+            _ => None,
         }
     }
 

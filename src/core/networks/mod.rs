@@ -85,8 +85,13 @@ pub use z_image_control::{ControlRefiner, ZImageControlConfig, ZImageControlKeys
 pub use z_image_transformer::{ZImageTransformerConfig, ZImageTransformerKeys};
 
 /// Encoders, whichever models they are for. The first that fits wins, so the more special come first.
-pub(crate) const ENCODERS: [&[DetectionRule]; 4] =
-    [vision::KINDS, t5::KINDS, clip_text::KINDS, language::RULES];
+pub(crate) const ENCODERS: [&[DetectionRule]; 5] = [
+    language::GEMMA,
+    vision::KINDS,
+    t5::KINDS,
+    clip_text::KINDS,
+    language::RULES,
+];
 /// Decoders of the latents of several families.
 pub(crate) const DECODERS: [&[DetectionRule]; 2] = [tiny_decoder::KINDS, kl_vae::KINDS];
 /// Networks that change finished images and videos.

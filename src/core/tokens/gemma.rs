@@ -10,9 +10,6 @@ use serde_json::{Map, Value, json};
 use super::classes;
 use super::spiece::{PieceKind, ProtoModel, ProtoPiece};
 
-/// A model of byte pairs, in its own file.
-pub(super) const PAIRS: u64 = 2;
-
 const BEGIN: &str = "<bos>";
 /// The longest piece, in bytes; Gemma's longest are runs of 31 spaces.
 const MAX_PIECE_BYTES: usize = 256;

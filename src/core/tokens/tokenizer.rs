@@ -187,7 +187,7 @@ impl TextTokenizer {
             };
             CatalogError::config(reason, place)
         })?;
-        if model.trainer.model_type == gemma::PAIRS {
+        if model.trainer.has_pairs() {
             let pad = String::from_utf8_lossy(&model.trainer.pad_piece).into_owned();
             return Self::build(gemma::convert(&model), Vec::new(), &pad, length, path);
         }

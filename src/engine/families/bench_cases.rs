@@ -399,7 +399,7 @@ impl CaseBench {
 
 /// Numbers of small networks of the same structure, by the fields of their configs.
 fn small_numbers() -> Value {
-    json!({"approximator_hidden_dim": 128, "approximator_layers": 2, "base_dim": 16, "cap_feat_dim": 64, "d_ff": 512,
+    json!({"approximator_hidden_dim": 128, "approximator_layers": 2, "audio_num_attention_heads": 2, "base_dim": 16, "cap_feat_dim": 64, "d_ff": 512,
         "d_model": 256, "decoder_base_dim": 16, "dim": 256, "ffn_dim": 256, "hidden_size": 256, "image_proj_dim": 72,
         "intermediate_size": 512, "joint_attention_dim": 128, "n_heads": 2, "n_kv_heads": 2, "n_layers": 4,
         "n_refiner_layers": 1, "num_attention_heads": 2, "num_heads": 4, "num_key_value_heads": 1, "num_layers": 2,

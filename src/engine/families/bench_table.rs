@@ -1,7 +1,8 @@
 //! Measured calls of every family: steps of transformers, autoencoders, text encoders.
 
-use safelight_core::families::{flux2, framepack, krea2, qwen_image, z_image};
+use safelight_core::families::{flux2, framepack, krea2, ltx2, qwen_image, z_image};
 use safelight_core::job::{SectionOrder, VideoSections, WINDOW};
+use safelight_core::networks::ltx2::{Ltx2TransformerConfig, Ltx2VaeConfig};
 use safelight_core::networks::{
     ChromaTransformerConfig, Flux2TransformerConfig, FluxTransformerConfig,
     FramePackTransformerConfig, HunyuanVaeConfig, KlVaeConfig, LanguageConfig, T5Config, T5Kind,
@@ -16,13 +17,14 @@ use super::flux::FluxTransformer;
 use super::flux2::{Flux2Klein, Flux2Transformer};
 use super::framepack::{FramePackTransformer, SectionHistory, layout};
 use super::krea2::Krea2Transformer;
+use super::ltx2::{Ltx2Inputs, Ltx2Positions, Ltx2Transformer, audio_tokens};
 use super::qwen_image::QwenImageTransformer;
 use super::wan::{CallInputs, TokenTimesteps, WanTransformer};
 use super::z_image::ZImageTransformer;
 use crate::hooks::NoHooks;
 use crate::step_cache::SkipOptions;
 use crate::text::TextEmbeds;
-use crate::vae::{HunyuanVaeDecoder, KlVaeDecoder, KlWay, RowBands, WanVaeDecoder};
+use crate::vae::{HunyuanVaeDecoder, KlVaeDecoder, KlWay, Ltx2VaeDecoder, RowBands, WanVaeDecoder};
 
 /// Tokens of a long prompt of models that read no padding.
 const TEXT_LENGTH: i64 = 256;
@@ -38,14 +40,18 @@ const ALIKE: i64 = T5_LENGTH - COUNTED - 91;
 const SECTION: [i64; 3] = [544, 704, WINDOW as i64];
 const SMALL_SECTION: [i64; 3] = [96, 64, 2];
 const WAN_480P: [i64; 3] = [832, 480, 81];
+const LTX2_704P: [i64; 3] = [1280, 704, 121];
+/// Frames of a second of LTX-2.3.
+const LTX2_FPS: f64 = 24.0;
 const WAN_320: [i64; 3] = [320, 320, 17];
 const IMAGE_1024: [i64; 3] = [1024, 1024, 1];
 const IMAGE_2048: [i64; 3] = [2048, 2048, 1];
 
 /// Ids of families, and their cases.
-pub(crate) const MEASURED: [(&str, &[BenchCase]); 9] = [
+pub(crate) const MEASURED: [(&str, &[BenchCase]); 10] = [
     ("framepack", FRAMEPACK),
     ("wan", WAN),
+    ("ltx2", LTX2),
     ("z_image", Z_IMAGE),
     ("flux2", FLUX2),
     ("flux2_dev", FLUX2_DEV),
@@ -53,6 +59,15 @@ pub(crate) const MEASURED: [(&str, &[BenchCase]); 9] = [
     ("chroma", CHROMA),
     ("qwen_image", QWEN_IMAGE),
     ("flux", FLUX),
+];
+
+const LTX2: &[BenchCase] = &[
+    step("ltx23_704p_121f", LTX2_704P, ltx2_step),
+    decode("vae_ltx23_704p_121f", LTX2_704P, ltx2_decoder),
+    text("gemma3_12b", |bench| {
+        let published = LanguageConfig::gemma3_12b(ltx2::LANGUAGE.tap);
+        bench.language(&published, ltx2::PROMPT.room)
+    }),
 ];
 
 const FRAMEPACK: &[BenchCase] = &[
@@ -296,6 +311,62 @@ fn hunyuan_decoder(bench: &CaseBench) -> BenchLine {
     let latents = bench.random(&[1, config.latent_channels, frames, height, width], kind);
     let tiling = bench.tiling(64, 1);
     bench.timed(&mut || decoder.decode(&latents, tiling, &|| false, &mut |it| bench.keep(it)))
+}
+
+/// Frames, rows and columns of a video's latents, few for a small network.
+fn ltx2_latents(bench: &CaseBench) -> [i64; 3] {
+    let [width, height, frames] = bench.size([96, 64, 17]);
+    let (space, time) = (
+        Ltx2VaeConfig::SPATIAL_FACTOR,
+        Ltx2VaeConfig::TEMPORAL_FACTOR,
+    );
+    [(frames - 1) / time + 1, height / space, width / space]
+}
+
+fn ltx2_step(bench: &CaseBench) -> BenchLine {
+    let config = bench.config(&Ltx2TransformerConfig::default())?;
+    let transformer = bench.built(Ltx2Transformer::new(&config, &bench.weights))?;
+    let (video, [_, _, frames]) = (ltx2_latents(bench), bench.size([96, 64, 17]));
+    let audio = audio_tokens(frames, LTX2_FPS);
+    let device = bench.weights.device();
+    let streams = config.streams().into_iter();
+    let tokens = [video.iter().product(), audio];
+    let latents = streams
+        .clone()
+        .zip(tokens)
+        .map(|(stream, tokens)| bench.random(&[1, tokens, stream.channels], Kind::Float));
+    let texts = streams.map(|stream| {
+        let size = [1, i64::from(ltx2::TEXT_TOKENS), stream.dim];
+        bench.random(&size, bench.weights.kind())
+    });
+    let (latents, texts): (Vec<Tensor>, Vec<Tensor>) = (latents.collect(), texts.collect());
+    let inputs = Ltx2Inputs {
+        latents: [&latents[0], &latents[1]],
+        texts: [&texts[0], &texts[1]],
+        positions: &Ltx2Positions::new(&config, video, LTX2_FPS, audio, device),
+        timestep: TIMESTEPS[0],
+        given: 0,
+    };
+    bench.timed_output(&mut || {
+        let [video, _] = transformer.forward(&inputs, &NoHooks)?;
+        Some(video)
+    })
+}
+
+fn ltx2_decoder(bench: &CaseBench) -> BenchLine {
+    let published = Ltx2VaeConfig::default();
+    let config = Ltx2VaeConfig {
+        decoder_block_out_channels: if bench.small {
+            vec![8, 16, 16, 32]
+        } else {
+            published.decoder_block_out_channels
+        },
+        ..published
+    };
+    let decoder = bench.built(Ltx2VaeDecoder::new(&config, &bench.weights))?;
+    let [f, h, w] = ltx2_latents(bench);
+    let latents = bench.random(&[1, config.latent_channels, f, h, w], bench.weights.kind());
+    bench.timed(&mut || decoder.decode(&latents, &|| false, &mut |it| bench.keep(it)))
 }
 
 /// 14B, whose image models have 36 input channels.

@@ -35,6 +35,7 @@ use family::EngineFamily;
 static FAMILIES: &[&dyn EngineFamily] = &[
     #[cfg(debug_assertions)]
     &toy::Toy,
+    &ltx2::Ltx2Family,
     &framepack::FramePackFamily,
     &wan::WanFamily,
     &z_image::FAMILY,

@@ -114,6 +114,9 @@ impl Hooks for StageHooks<'_> {
     }
 
     fn sound(&self, waveform: &Tensor, rate: u32) {
+        if is_follower() {
+            return;
+        }
         let channels = waveform.size()[1] as u16;
         // 1 c n -> (n c)
         let samples = waveform.transpose(1, 2).flatten(0, 2);

@@ -26,7 +26,7 @@ pub(crate) use self::causal::channels_innermost;
 pub use self::hunyuan::{HunyuanVaeDecoder, HunyuanVaeEncoder};
 pub use self::kl::{KlVaeDecoder, KlVaeEncoder, KlWay, RowBands};
 pub use self::layer_trial::{LayerTrial, TRIAL_LAYERS, TrialLayer};
-pub use self::ltx2::{LatentUpscaler, Ltx2VaeDecoder, Ltx2VaeEncoder};
+pub use self::ltx2::{LatentScaling, LatentUpscaler, Ltx2VaeDecoder, Ltx2VaeEncoder};
 pub use self::tiles::{TileScheme, Tiling};
 pub use self::tiny::TinyDecoder;
 pub use self::wan::{WanVaeDecoder, WanVaeEncoder};

@@ -26,6 +26,7 @@ fn the_shipped_catalogue_is_complete() {
         wan2.1-t2v-1.3b wan2.1-t2v-14b wan2.1-i2v-14b-480p wan2.1-i2v-14b-720p wan2.1-flf2v-14b-720p
         wan2.2-t2v-a14b wan2.2-i2v-a14b wan2.2-ti2v-5b
         wan2.1-vace-1.3b wan2.1-vace-14b wan2.2-vace-fun-a14b
+        ltx2.3-distilled
         flux1-dev flux1-schnell flux1-fill-dev flux1-kontext-dev flux1-depth-dev flux1-canny-dev
         z-image-turbo z-image
         qwen-image-2512 qwen-image qwen-image-edit-2511 qwen-image-edit-2509

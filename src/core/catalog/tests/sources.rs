@@ -32,7 +32,9 @@ fn to_fetch(entry: &CatalogEntry) -> Vec<&str> {
 
 #[test]
 fn every_published_model_has_all_its_files_and_a_folder_for_each() {
-    use ModelComponent::{ImageEncoder, TextEncoder, TextEncoder2, Transformer, Vae};
+    use ModelComponent::{
+        ImageEncoder, LatentUpscaler, TextEncoder, TextEncoder2, Transformer, Vae,
+    };
     for entry in built_in().iter().skip(1) {
         let sources: Vec<_> = entry.sources.0.iter().map(|it| &it.1).collect();
         let of = |component| sources.iter().filter(move |it| it.component == component);
@@ -40,12 +42,14 @@ fn every_published_model_has_all_its_files_and_a_folder_for_each() {
         let is_framepack = entry.id.starts_with("framepack");
         let sees_images = entry.id.contains("i2v") || entry.id.contains("flf2v");
         let has_image_encoder = is_framepack || (entry.id.starts_with("wan2.1-") && sees_images);
+        // All networks but the text encoder are in one file.
+        let is_bundle = entry.id.starts_with("ltx2");
         let is_pair = entry.id.ends_with("a14b");
         let counts =
             [Transformer, Vae, TextEncoder, TextEncoder2, ImageEncoder].map(|it| of(it).count());
         let expected = [
             1 + usize::from(is_pair),
-            1,
+            usize::from(!is_bundle),
             1,
             usize::from(is_flux || is_framepack),
             usize::from(has_image_encoder),
@@ -53,10 +57,13 @@ fn every_published_model_has_all_its_files_and_a_folder_for_each() {
         assert_eq!(counts, expected, "{}", entry.id);
         for source in &sources {
             let folder = match source.component {
+                Transformer if is_bundle => "checkpoints",
                 Transformer => "diffusion_models",
                 Vae => "vae",
                 TextEncoder | TextEncoder2 => "text_encoders",
                 ImageEncoder => "clip_vision",
+                LatentUpscaler => "latent_upscale_models",
+                other => panic!("{other:?}"),
             };
             assert_eq!(source.folder, folder, "{}", source.path);
         }

@@ -312,7 +312,7 @@ impl GenerateForm {
             self.num_frames = Some(request.num_frames);
         }
         if self.size == SizeChoice::Custom {
-            self.set_size(request.first_size());
+            self.set_size(request.stated_size());
         }
     }
 }
@@ -345,7 +345,7 @@ impl From<&GenerateRequest> for GenerateForm {
             num_sections: request.sections.map(|sections| sections.count),
             window: request.sections.map(|sections| sections.window),
             section_order: request.sections.map(|sections| sections.order),
-            second_pass: request.second_pass.map(|enlarged| enlarged.pass),
+            second_pass: request.hires_fix(),
             fps: Some(request.fps),
             batch_size: Some(request.batch_size),
             sampling: request.sampling.into(),
@@ -368,7 +368,7 @@ impl From<&GenerateRequest> for GenerateForm {
             },
             ..Self::default()
         };
-        form.set_size(request.first_size());
+        form.set_size(request.stated_size());
         form
     }
 }

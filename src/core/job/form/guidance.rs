@@ -69,6 +69,16 @@ fn true_cfg(
 ) -> Option<f64> {
     let scale = scale?;
     let is_off = (0.0..=1.0).contains(&scale);
+    if has_no_guidance(spec) {
+        if !is_off {
+            let why = format!(
+                "The CFG scale is not used: {} works without guidance",
+                spec.name
+            );
+            found.note("true-cfg", why);
+        }
+        return None;
+    }
     if spec.guidance == GuidanceMode::Cfg {
         if !is_off {
             let why = format!(
@@ -90,6 +100,11 @@ fn true_cfg(
     Some(scale)
 }
 
+/// Returns true for models distilled to steps without guidance, in families without true CFG.
+fn has_no_guidance(spec: &ModelSpec) -> bool {
+    spec.guidance == GuidanceMode::None && spec.family.guidance_is_cfg
+}
+
 /// A negative prompt that its user wrote, and that no step looks at.
 fn note_idle_negative(
     form: &GenerateForm,
@@ -101,6 +116,14 @@ fn note_idle_negative(
         return;
     };
     if text.trim().is_empty() || *text == spec.defaults.negative_prompt {
+        return;
+    }
+    if has_no_guidance(spec) {
+        let why = format!(
+            "The negative prompt is not used: {} works without guidance",
+            spec.name
+        );
+        found.note("negative", why);
         return;
     }
     let is_cfg = spec.guidance == GuidanceMode::Cfg;

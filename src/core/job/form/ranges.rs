@@ -6,6 +6,8 @@ use std::ops::RangeInclusive;
 
 use super::{FormProblems, GenerateForm};
 use crate::job::{GenerateRequest, SamplingOptions};
+use crate::model::choices::SamplerKind;
+use crate::model::choices::SigmaSchedule;
 use crate::model::{ModelFamily, ModelSpec};
 use crate::units::range_problem;
 
@@ -28,6 +30,7 @@ pub(super) fn check(request: &GenerateRequest, spec: &ModelSpec, found: &mut For
     let steps = ("the number of steps", "");
     if found.within("steps", steps, &(1..=1000), sampling.num_steps) {
         check_part(spec.family, sampling, found);
+        check_sigmas(sampling, spec, found);
     }
     for (field, scale) in sampling.guidances() {
         let scale = scale.unwrap_or_default();
@@ -108,6 +111,40 @@ fn check_part(family: ModelFamily, sampling: &SamplingOptions, found: &mut FormP
             sampling.start_step
         );
         found.fail("start-step", text);
+    }
+}
+
+/// Models that were distilled to certain noise levels have no others.
+fn check_sigmas(sampling: &SamplingOptions, spec: &ModelSpec, found: &mut FormProblems) {
+    let (most, name) = (spec.family.sigmas.len(), &spec.name);
+    if most == 0 {
+        return;
+    }
+    if sampling.num_steps as usize > most {
+        let text = format!(
+            "{name} has at most {most} steps, not {}",
+            sampling.num_steps
+        );
+        found.fail("steps", text);
+    }
+    let sampler = sampling.sampler;
+    // The first ones divide by the part of the image at the first level, which is 0.
+    let is_undefined = matches!(
+        sampler,
+        SamplerKind::UniPc | SamplerKind::UniPcBh1 | SamplerKind::ErSde
+    );
+    if is_undefined || sampler.has_two_calls() {
+        let text = format!(
+            "{name} cannot be sampled with {}: use Euler, LCM, DPM++ 2M or RES multistep",
+            sampler.label()
+        );
+        found.fail("sampler", text);
+    }
+    if sampling.shift.is_some() || sampling.sigma_schedule != SigmaSchedule::default() {
+        let text = format!(
+            "the noise levels of {name} are fixed: leave out the shift and the sigma schedule"
+        );
+        found.fail("shift", text);
     }
 }
 

@@ -3,7 +3,7 @@
 use super::{FormProblems, GenerateForm};
 use crate::job::SamplingOptions;
 use crate::job::second_pass::{EnlargedPass, SecondPass};
-use crate::model::{ImageRole, InputUse, ModelSpec, nearest_multiple};
+use crate::model::{ImageRole, InputUse, ModelComponent, ModelSpec, nearest_multiple};
 
 /// `first`: the size of the first pass. The second pass where there is one, and the size of the result.
 pub(super) fn settle(
@@ -13,11 +13,17 @@ pub(super) fn settle(
     sampling: &SamplingOptions,
     found: &mut FormProblems,
 ) -> (Option<EnlargedPass>, (u32, u32)) {
+    let before = found.errors.len();
+    if let Some(pass) = form.second_pass {
+        check(form, spec, pass, sampling, found);
+    }
+    let has_upscaler = spec.files.path(ModelComponent::LatentUpscaler).is_some();
+    if has_upscaler && !form.options.single_stage {
+        return two_stages(spec, first, sampling, found);
+    }
     let Some(pass) = form.second_pass else {
         return (None, first);
     };
-    let before = found.errors.len();
-    check(form, spec, pass, sampling, found);
     let size = size(spec, pass, first);
     if found.errors.len() == before
         && let Some(problem) = too_large(spec, size)
@@ -38,6 +44,40 @@ pub(super) fn settle(
         first_height: first.1,
     };
     (Some(enlarged), size)
+}
+
+/// A first stage at half the edges of `size`, that of the result, whose latents the model's own network upscales.
+fn two_stages(
+    spec: &ModelSpec,
+    size: (u32, u32),
+    sampling: &SamplingOptions,
+    found: &mut FormProblems,
+) -> (Option<EnlargedPass>, (u32, u32)) {
+    let half = |edge: u32| nearest_multiple(f64::from(edge) / 2.0, spec.limits.size_multiple);
+    let first = (half(size.0), half(size.1));
+    let whole = (2 * first.0, 2 * first.1);
+    if whole != size {
+        let text = format!(
+            "The size was changed from {}×{} to {}×{}: in two stages {} makes multiples of {}",
+            size.0,
+            size.1,
+            whole.0,
+            whole.1,
+            spec.name,
+            2 * spec.limits.size_multiple
+        );
+        found.note("width", text);
+    }
+    if sampling.start_step > 0 || sampling.end_step.is_some() {
+        let text = "two stages need all steps: leave out the start step and the end step, or choose a single stage";
+        found.fail("start-step", text.to_owned());
+    }
+    let enlarged = EnlargedPass {
+        pass: SecondPass::OF_LATENTS,
+        first_width: first.0,
+        first_height: first.1,
+    };
+    (Some(enlarged), whole)
 }
 
 fn size(spec: &ModelSpec, pass: SecondPass, (width, height): (u32, u32)) -> (u32, u32) {

@@ -28,6 +28,7 @@ pub(crate) fn complete(
         match search.find(wanted) {
             Ok(place) => files.put(wanted.component, place),
             // Whoever lacks several wants to hear of all.
+            Err(CatalogError::MissingCompanion { .. }) if wanted.component.is_optional() => {}
             Err(err @ CatalogError::MissingCompanion { .. }) => missing.push(err),
             Err(err) => return Err(err),
         }

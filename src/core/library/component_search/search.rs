@@ -34,10 +34,18 @@ const MAX_FOLDERS: usize = 100;
 /// The folders in which ComfyUI, diffusers and others keep parts of one kind.
 fn folder_names(role: PartKind) -> &'static [&'static str] {
     match role {
-        PartKind::WanVae | PartKind::KlVae | PartKind::VideoVae => &["vae", "VAE"],
+        PartKind::WanVae
+        | PartKind::KlVae
+        | PartKind::VideoVae
+        | PartKind::Ltx2Vae
+        | PartKind::Ltx2Audio => &["vae", "VAE"],
+        PartKind::Ltx2Text => &["text_encoders", "clip"],
+        PartKind::LatentUpscaler => &["latent_upscale_models"],
         PartKind::Umt5 => &["text_encoders", "clip", "text_encoder", "text_encoders_t5"],
         PartKind::Clip => &["text_encoders", "clip", "text_encoder", "text_encoder_2"],
-        PartKind::Llama | PartKind::Qwen => &["text_encoders", "clip", "text_encoder"],
+        PartKind::Llama | PartKind::Qwen | PartKind::Gemma => {
+            &["text_encoders", "clip", "text_encoder"]
+        }
         PartKind::T5 => &[
             "text_encoders",
             "clip",

@@ -132,7 +132,10 @@ pub(crate) fn check_model(
         Ok::<_, CatalogError>(weights)
     };
     // The parts first: configs that do not fit each other say more than a tensor of the transformer.
-    for wanted in parts {
+    let is_left_out = |wanted: &ComponentQuery<'_>| {
+        wanted.component.is_optional() && files.path(wanted.component).is_none()
+    };
+    for wanted in parts.iter().filter(|wanted| !is_left_out(wanted)) {
         let place = place_of(files, wanted)?;
         (wanted.fits)(&open(place, wanted.kind)?, place)?;
     }

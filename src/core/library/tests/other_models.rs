@@ -28,6 +28,7 @@ a Stable Diffusion 2 model -> \
 a Stable Diffusion 3.5 model -> model.diffusion_model.joint_blocks.0.context_block.attn.qkv.weight \
     model.diffusion_model.joint_blocks.0.x_block.attn.ln_k.weight
 an LTX-2 model -> model.diffusion_model.patchify_proj.weight model.diffusion_model.audio_patchify_proj.weight \
+    model.diffusion_model.audio_caption_projection.linear_1.weight \
     vae.per_channel_statistics.mean-of-means vae.decoder.conv_in.conv.weight
 an LTX-Video model -> patchify_proj.weight scale_shift_table
 a HunyuanVideo 1.5 model -> byt5_in.fc1.weight vision_in.proj.0.weight \

@@ -26,6 +26,8 @@ pub struct FamilyInfo {
     /// A job may upscale its result and denoise it again (hires fix).
     pub has_second_pass: bool,
     pub has_dynamic_shift: bool,
+    /// Noise levels of all steps that its models were distilled to; none where a schedule gives them.
+    pub sigmas: &'static [f32],
     /// Prompt weights act, as in `ComfyUI`, which has them switched off for other families' text encoders.
     pub has_prompt_weights: bool,
     /// `guidance_scale` is true CFG; otherwise `true_cfg_scale` is.
@@ -34,6 +36,8 @@ pub struct FamilyInfo {
     pub step_caches: fn(&str) -> &'static [StepCacheKind],
     /// The most tokens of a prompt that a request may ask for; `None` where the number is fixed.
     pub token_limit: fn(GuidanceMode) -> Option<u32>,
+    /// Several devices may share the steps of a job.
+    pub shares_devices: bool,
     pub time_convolutions: TemporalConvPolicy,
     /// The autoencoder computes in f16 on a GPU where the rest computes in bf16.
     pub vae_in_f16: bool,
@@ -66,10 +70,12 @@ impl FamilyInfo {
         video_strength: |_| None,
         has_second_pass: true,
         has_dynamic_shift: false,
+        sigmas: &[],
         has_prompt_weights: false,
         guidance_is_cfg: true,
         step_caches: |_| StepCacheKind::OF_ANY_MODEL,
         token_limit: |_| None,
+        shares_devices: true,
         time_convolutions: TemporalConvPolicy::None,
         vae_in_f16: false,
         trained_sizes: &[],

@@ -10,6 +10,7 @@ mod flux2_dev;
 mod framepack;
 mod info;
 mod krea2;
+pub mod ltx2;
 mod qwen_image;
 // A family that lives in one folder of the tests. Releases are built without.
 #[cfg(debug_assertions)]
@@ -34,6 +35,7 @@ pub use info::{FamilyInfo, RecipeKind, TemporalConvPolicy, first_step};
 static FAMILIES: &[&FamilyInfo] = &[
     #[cfg(debug_assertions)]
     &toy::INFO,
+    &ltx2::INFO,
     &framepack::INFO,
     &wan::INFO,
     &z_image::INFO,
@@ -60,6 +62,7 @@ impl ModelFamily {
     pub const FLUX2_DEV: Self = Self(&flux2_dev::INFO);
     pub const FRAMEPACK: Self = Self(&framepack::INFO);
     pub const KREA2: Self = Self(&krea2::INFO);
+    pub const LTX2: Self = Self(&ltx2::INFO);
     pub const QWEN_IMAGE: Self = Self(&qwen_image::INFO);
     pub const WAN: Self = Self(&wan::INFO);
     pub const Z_IMAGE: Self = Self(&z_image::INFO);

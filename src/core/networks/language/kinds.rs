@@ -17,10 +17,14 @@ pub enum LanguageKind {
     Gemma3,
 }
 
-/// Rules for its files, including llama.cpp's. Gemma has the norms of Qwen 3, and Llama none.
+/// Rules for files of Gemma, which has the norms of Qwen 3, and may have a vision tower with it.
+pub(in crate::networks) const GEMMA: &[DetectionRule] = detection_rules! {
+    "gemma" "text_encoder" "a Gemma text encoder" as Gemma: "layers.0.pre_feedforward_layernorm.weight";
+    "gemma" "text_encoder" "a Gemma text encoder" as Gemma: "token_embd.weight", "blk.0.post_ffw_norm.weight";
+};
+
+/// Rules for the files of the others, including llama.cpp's. Llama has no norms of queries and keys.
 pub(in crate::networks) const RULES: &[DetectionRule] = detection_rules! {
-    "gemma" "text_encoder" "a Gemma text encoder": "layers.0.pre_feedforward_layernorm.weight";
-    "gemma" "text_encoder" "a Gemma text encoder": "token_embd.weight", "blk.0.post_ffw_norm.weight";
     "qwen" "text_encoder" "a Qwen 3 text encoder" as Qwen: "embed_tokens.weight", "layers.0.self_attn.q_norm.weight";
     "qwen" "text_encoder" "a Qwen 3 text encoder" as Qwen: "token_embd.weight", "blk.0.attn_q_norm.weight";
     "qwen" "text_encoder" "a Qwen 2.5 text encoder" as Qwen: "embed_tokens.weight", "layers.0.self_attn.q_proj.bias";

@@ -14,7 +14,7 @@ use crate::networks::prelude::*;
 pub use keys::LanguageKeys;
 pub(crate) use keys::TEKKEN_TENSOR;
 pub use kinds::LanguageKind;
-pub(super) use kinds::RULES;
+pub(super) use kinds::{GEMMA, RULES};
 pub use usage::{LanguageTap, LanguageUse};
 
 /// Width of one head in every such model that an image or video model reads.

@@ -86,6 +86,16 @@ pub(crate) fn count_pieces(bytes: &[u8]) -> Option<u64> {
     })
 }
 
+/// Returns true for a model of byte pairs.
+pub(crate) fn has_pairs(bytes: &[u8]) -> bool {
+    ProtoFields(bytes).any(|field| match field {
+        Ok((2, ProtoValue::Bytes(spec))) => {
+            TrainerSpec::parse(spec).is_ok_and(|trainer| trainer.has_pairs())
+        }
+        _ => false,
+    })
+}
+
 impl ProtoPiece {
     fn parse(bytes: &[u8]) -> Result<Self, String> {
         let mut piece = Self {
@@ -106,6 +116,12 @@ impl ProtoPiece {
 }
 
 impl TrainerSpec {
+    const PAIRS: u64 = 2;
+
+    pub fn has_pairs(&self) -> bool {
+        self.model_type == Self::PAIRS
+    }
+
     fn parse(bytes: &[u8]) -> Result<Self, String> {
         let mut trainer = Self::default();
         for field in ProtoFields(bytes) {

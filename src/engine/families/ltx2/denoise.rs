@@ -27,6 +27,12 @@ impl JointShape {
         [self.video.iter().product(), self.audio]
     }
 
+    /// Numbers of both streams.
+    pub fn num_elements(&self) -> i64 {
+        let [video, audio] = self.tokens();
+        video * self.channels[0] + audio * self.channels[1]
+    }
+
     /// Tokens of both, `(1, S, 128)` and `(1, L, 128)` -> latents of the loop, `(1, N)`
     pub fn joined(&self, streams: [&Tensor; 2]) -> Tensor {
         Tensor::cat(&streams.map(|xs| xs.reshape([1, -1])), 1)
@@ -67,10 +73,20 @@ impl JointShape {
         Ok(self.joined([&self.tokens_of(&video), &audio]))
     }
 
-    /// Draws the noise of a second stage: `(1, N)`
-    pub fn second_noise(&self, generator: &mut CpuGenerator) -> Result<Tensor, TchError> {
+    /// Draws the noise of a second stage, `(1, N)`; `has_start`: that of a video with a start image, which has another
+    /// order in the reference.
+    pub fn second_noise(
+        &self,
+        generator: &mut CpuGenerator,
+        has_start: bool,
+    ) -> Result<Tensor, TchError> {
         let [video, audio] = self.tokens();
-        let video = generator.normal(&[1, video, self.channels[0]])?;
+        let video = if has_start {
+            let [f, h, w] = self.video;
+            self.tokens_of(&generator.normal(&[1, self.channels[0], f, h, w])?)
+        } else {
+            generator.normal(&[1, video, self.channels[0]])?
+        };
         let audio = generator.normal(&[1, audio, self.channels[1]])?;
         Ok(self.joined([&video, &audio]))
     }

@@ -9,6 +9,7 @@ mod attention;
 mod connectors;
 mod denoise;
 mod positions;
+mod stages;
 #[cfg(test)]
 mod tests;
 mod transformer;
@@ -16,4 +17,5 @@ mod transformer;
 pub use connectors::Ltx2TextConnectors;
 pub use denoise::{JointShape, Ltx2Denoiser, renoised};
 pub use positions::{Ltx2Positions, audio_tokens};
+pub(crate) use stages::Ltx2Family;
 pub use transformer::{Ltx2Inputs, Ltx2Transformer};

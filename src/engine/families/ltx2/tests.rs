@@ -203,7 +203,7 @@ fn a_distilled_video_in_two_stages_is_that_of_diffusers_seed_for_seed() {
         ..FIRST
     };
     let video = second.tokens_of(&vae.statistics.normalize(&larger));
-    let noise = second.second_noise(&mut generator).unwrap();
+    let noise = second.second_noise(&mut generator, false).unwrap();
     let latents = second.joined([&video, &audio]);
     let latents = renoised(&latents, &noise, SECOND_STAGE_SIGMAS[0]);
     let names = ["latents.initial", "audio_latents.initial"];

@@ -53,6 +53,8 @@ pub(super) struct StageOutput {
     pub(super) steps: Vec<(u32, u32)>,
     pub(super) warnings: Vec<String>,
     pub(super) boundaries: Vec<String>,
+    /// Channels, rate and samples.
+    pub(super) sounds: Vec<(u16, u32, Vec<u8>)>,
 }
 
 impl StageOutput {
@@ -245,6 +247,9 @@ pub(super) fn try_stage_with(
                         output.steps.push((step, num_steps));
                     }
                     EngineMessage::Warning { text } => output.warnings.push(text),
+                    EngineMessage::Sound { channels, rate } => {
+                        output.sounds.push((channels, rate, payload));
+                    }
                     EngineMessage::Reclaimed(reclaim) => output.boundaries.push(reclaim.boundary),
                     _ => {}
                 }

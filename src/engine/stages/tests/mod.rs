@@ -10,6 +10,7 @@ mod framepack;
 mod images;
 mod jobs;
 mod krea2;
+mod ltx2;
 mod qwen_image;
 mod step_caches;
 mod wan;

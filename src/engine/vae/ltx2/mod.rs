@@ -17,6 +17,7 @@ mod upscaler;
 use safelight_core::networks::ltx2::Ltx2VaeConfig;
 use tch::{Kind, Tensor};
 
+use crate::encoder_prefix::behind;
 use crate::weights::{Weights, WeightsError};
 
 pub use self::halves::{Ltx2VaeDecoder, Ltx2VaeEncoder};
@@ -41,6 +42,14 @@ impl LatentScaling {
             mean: mean?,
             deviation: deviation?,
         })
+    }
+
+    /// Reads them from the file of an autoencoder.
+    pub fn open(config: &Ltx2VaeConfig, weights: &Weights) -> Result<Self, WeightsError> {
+        Self::new(
+            config,
+            &behind(Ltx2VaeConfig::prefix(weights.keys()), weights),
+        )
     }
 
     /// The transformer's latents of the encoder's, `(1, C, f, h, w)`

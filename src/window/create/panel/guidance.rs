@@ -27,6 +27,8 @@ pub(super) fn guidance_ui(ui: &mut Ui, form: &mut GenerateForm, spec: &ModelSpec
             own_ui(ui, form, spec, explanation);
             real_ui(ui, form);
         }
+        // Without guidance of any kind.
+        GuidanceMode::None if spec.family.guidance_is_cfg => {}
         GuidanceMode::None => real_ui(ui, form),
     }
 }

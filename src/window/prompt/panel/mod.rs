@@ -60,16 +60,18 @@ pub(crate) fn prompt_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     } else {
         let negative = view.form.negative_prompt.as_deref();
         let is_empty = negative.unwrap_or_default().trim().is_empty();
-        let text = negative_idle_text(spec.guidance, is_empty);
+        let text = negative_idle_text(&spec, is_empty);
         wide_note(ui, &text, NoteTone::Hint);
     }
 }
 
-fn negative_idle_text(guidance: GuidanceMode, is_empty: bool) -> String {
-    let scale = if guidance == GuidanceMode::Cfg {
-        "guidance"
-    } else {
-        "CFG scale"
+fn negative_idle_text(spec: &ModelSpec, is_empty: bool) -> String {
+    let scale = match spec.guidance {
+        GuidanceMode::Cfg => "guidance",
+        GuidanceMode::None if spec.family.guidance_is_cfg => {
+            return "This model uses no negative prompt".to_owned();
+        }
+        _ => "CFG scale",
     };
     let what = if is_empty {
         "No negative prompt"
