@@ -3,19 +3,12 @@
 //! Each round receives messages of the worker and the background threads, runs the commands that the panels pushed, and
 //! saves changes. The GUI thread never waits and never touches a file or a tensor. Nothing here draws.
 
-use std::path::PathBuf;
-use std::sync::Arc;
-
 use crossbeam_channel::Receiver;
-use egui::Context;
-use safelight_core::job::{JobError, JobErrorKind, SeedMode, random_seed};
-use safelight_core::settings::{AppPaths, LiveSettings, LoadedSettings, Settings};
+use safelight_core::job::{SeedMode, random_seed};
+use safelight_core::settings::{LiveSettings, LoadedSettings};
 
 use crate::download::ModelHub;
-use crate::window::commands::{AppCommand, QueueCommand};
 use crate::window::computers::RemoteComputers;
-use crate::window::context::AppContext;
-use crate::window::create::choices::SlotTarget;
 use crate::window::create::form::FormJobs;
 use crate::window::desktop::instance::FirstInstance;
 use crate::window::desktop::{DesktopLinks, DesktopState};
@@ -32,6 +25,7 @@ use crate::window::loras::LoraLibrary;
 use crate::window::mask::MaskPage;
 use crate::window::memory::planning::{MemoryPlanning, ReadPlan};
 use crate::window::palette::CommandPalette;
+use crate::window::prelude::*;
 use crate::window::presets::OwnPresets;
 use crate::window::prompt::PromptDesk;
 use crate::window::queue::JobQueue;
@@ -40,7 +34,7 @@ use crate::window::results::PostprocessState;
 use crate::window::runtimes::{RuntimeFetching, RuntimeLinks};
 use crate::window::server::ServerState;
 use crate::window::settings::SettingsKeeping;
-use crate::window::state::{DrawnFrame, MainPage, SavedState};
+use crate::window::state::{DrawnFrame, SavedState};
 use crate::window::state_writer::StateWriter;
 use crate::window::tabs::FormTabs;
 use crate::window::viewer::ResultViewer;
@@ -272,6 +266,6 @@ impl SafelightApp {
         // Downloaded bytes are noted every few seconds, and kept.
         self.fetching.pause();
         self.runtimes.work.stop();
-        self.gallery.finish(&self.queue, &mut self.cx);
+        self.gallery.finish();
     }
 }

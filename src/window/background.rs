@@ -20,11 +20,11 @@ use crate::window::pending::{BackgroundTask, LongTask, TaskChannel, TaskUpdate};
 /// Tasks that may wait for a background thread.
 const TASK_ROOM: usize = 64;
 /// Time that quitting waits for pending saves, above all of the settings.
-pub(in crate::window) const FINISH_WITHIN: Duration = Duration::from_secs(2);
+const FINISH_WITHIN: Duration = Duration::from_secs(2);
 /// A dialog that ends sooner was never shown: there is no file chooser on this machine.
 const NO_DIALOG_WITHIN: Duration = Duration::from_millis(300);
 /// Error of a file whose decoder panicked.
-pub(in crate::window) const NOT_SURVIVED: &str = "the file is damaged and cannot be opened";
+pub(crate) const NOT_SURVIVED: &str = "the file is damaged and cannot be opened";
 
 type BackgroundWork = Box<dyn FnOnce() + Send>;
 
@@ -273,14 +273,12 @@ pub fn open_outside(path: &Path) -> Result<(), String> {
 }
 
 /// Does the work; `None` where it panics, which the panic hook has logged.
-pub(in crate::window) fn guarded<T>(work: impl FnOnce() -> T) -> Option<T> {
+pub(crate) fn guarded<T>(work: impl FnOnce() -> T) -> Option<T> {
     catch_unwind(AssertUnwindSafe(work)).ok()
 }
 
 /// Runs work that opens a file; a panic becomes an error.
-pub(in crate::window) fn survived<T>(
-    work: impl FnOnce() -> Result<T, JobError>,
-) -> Result<T, JobError> {
+pub(crate) fn survived<T>(work: impl FnOnce() -> Result<T, JobError>) -> Result<T, JobError> {
     guarded(work).unwrap_or_else(|| {
         let err = JobError::new(JobErrorKind::Internal, NOT_SURVIVED);
         Err(err.advise("Try another file. Nothing else is lost"))

@@ -21,28 +21,6 @@ use crate::window::create::choices::{
 use crate::window::state::MainPage;
 use crate::window::viewer::zoom::ZoomLevel;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FolderSetting {
-    Output,
-    Images,
-    Libtorch,
-    Models,
-    Wildcards,
-}
-
-impl FolderSetting {
-    pub fn of_key(key: &str) -> Option<Self> {
-        Some(match key {
-            "output.folder" => Self::Output,
-            "output.images_folder" => Self::Images,
-            "runtime.libtorch" => Self::Libtorch,
-            "models.folders" => Self::Models,
-            "models.wildcards" => Self::Wildcards,
-            _ => return None,
-        })
-    }
-}
-
 macro_rules! app_command {
     ($($part:ident($command:ident)),* $(,)?) => {
         #[derive(Clone, Debug)]
@@ -319,7 +297,8 @@ pub enum GalleryCommand {
 #[derive(Clone, Debug)]
 pub enum SettingsCommand {
     Change(Box<Settings>),
-    PickFolder(FolderSetting),
+    /// Asks for a folder, which is set or added by this key.
+    PickFolder(&'static str),
     AddModelFolder(PathBuf),
     /// Resets one key, such as `interface.theme`.
     Reset(&'static str),

@@ -143,7 +143,7 @@ impl AppWindow {
     ) -> Self {
         let ctx = &cc.egui_ctx;
         theme::install(ctx);
-        widgets::focus::install(ctx);
+        widgets::install_focus(ctx);
         // The settings' own keys do it.
         ctx.options_mut(|options| options.zoom_with_keyboard = false);
         // Nothing was saved yet, and no arguments were given.

@@ -1,5 +1,9 @@
 //! Imports shared by most of the window's logic; modules re-exported here must not use it.
 
+pub use std::path::{Path, PathBuf};
+pub use std::sync::Arc;
+pub use std::time::{Duration, Instant};
+
 pub use egui::Context;
 pub use safelight_core::job::{
     CancelToken, FieldError, FormInputs, GenerateForm, GenerateRequest, InputMedia, JobError,

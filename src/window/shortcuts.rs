@@ -10,26 +10,12 @@ use crate::window::prelude::*;
 use crate::window::prompt;
 use crate::window::viewer::zoom::ZoomLevel;
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ShortcutGroup {
-    Make,
-    Watch,
-    Pages,
-    Window,
-}
-
-impl ShortcutGroup {
-    pub const ALL: [Self; 4] = [Self::Make, Self::Watch, Self::Pages, Self::Window];
-
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Make => "Create",
-            Self::Watch => "View",
-            Self::Pages => "Pages",
-            Self::Window => "Window",
-        }
-    }
-}
+/// Groups of commands, as in the list of shortcuts.
+pub const GROUPS: [&str; 4] = [MAKE, WATCH, PAGES, WINDOW];
+const MAKE: &str = "Create";
+const WATCH: &str = "View";
+const PAGES: &str = "Pages";
+const WINDOW: &str = "Window";
 
 /// When its keys count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -48,7 +34,7 @@ pub enum ShortcutScope {
 pub struct CommandShortcut {
     pub id: &'static str,
     pub name: &'static str,
-    pub group: ShortcutGroup,
+    pub group: &'static str,
     pub scope: ShortcutScope,
     /// The first one is shown.
     pub keys: &'static [KeyboardShortcut],
@@ -78,7 +64,7 @@ macro_rules! shortcuts {
         pub const SHORTCUTS: &[CommandShortcut] = &[$(CommandShortcut {
             id: $id,
             name: $name,
-            group: ShortcutGroup::$group,
+            group: $group,
             scope: ShortcutScope::$scope,
             keys: &[$($keys),*],
             command: || $command.into(),
@@ -87,83 +73,83 @@ macro_rules! shortcuts {
 }
 
 shortcuts! {
-    Make Anywhere "generate" "Generate" [ctrl(Key::Enter)] => QueueCommand::Submit;
-    Make Anywhere "cancel" "Cancel the running job" [ctrl(Key::Period)] => QueueCommand::Cancel(None);
-    Make Anywhere "pause-queue" "Pause the queue" [] => QueueCommand::PauseAll;
-    Make Anywhere "go-on" "Resume the queue" [] => QueueCommand::GoOn;
-    Make Anywhere "clear-queue" "Clear the queue" [] => QueueCommand::Clear;
-    Make Anywhere "queue" "Show or hide the queue" [ctrl_shift(Key::Q)] => QueueCommand::Toggle;
-    Make Anywhere "prompt" "Go to the prompt" [ctrl(Key::L)] => PromptCommand::Focus;
-    Make Prompt "earlier-prompt" "Previous prompt" [alt(Key::ArrowUp)] => PromptCommand::Older;
-    Make Prompt "later-prompt" "Next prompt" [alt(Key::ArrowDown)] => PromptCommand::Newer;
-    Make Anywhere "loras" "Add a LoRA" [] => LorasCommand::Open;
-    Make Anywhere "wildcard-folder" "Open wildcard folder" [] => PromptCommand::OpenWildcardFolder;
-    Make Anywhere "open" "Choose a start image" [ctrl(Key::O)] => InputsCommand::Pick(InputSlot::Start);
-    Make Anywhere "seed" "New random seed" [ctrl(Key::R)] => QueueCommand::RollSeed;
-    Make Anywhere "control" "Add a control image" [] => InputsCommand::Pick(InputSlot::Control);
-    Make Anywhere "advanced" "Show the advanced settings" [] => AppCommand::ShowAdvanced;
-    Make Anywhere "paint-mask" "Paint a mask" [] => MaskCommand::Open(MaskOf::Start);
-    Make Anywhere "swap" "Swap start and end image" [] => InputsCommand::Swap;
-    Make Anywhere "reset-form" "Reset the form to the model's defaults" [] => LibraryCommand::ResetForm;
-    Make Anywhere "reload-models" "Search for models again" [key(Key::F5)] => LibraryCommand::Reload;
-    Make Anywhere "new-tab" "New tab" [ctrl(Key::T)] => TabsCommand::New;
-    Make Anywhere "next-tab" "Next tab" [ctrl(Key::Tab)] => TabsCommand::Next;
-    Make Anywhere "previous-tab" "Previous tab" [ctrl_shift(Key::Tab)] => TabsCommand::Previous;
-    Make Anywhere "close-tab" "Close tab" [] => TabsCommand::Close(None);
-    Make Anywhere "clear-form" "Clear form" [] => AppCommand::ClearForm;
-    Watch Watching "play" "Play or pause" [key(Key::Space)] => PlayerCommand::Toggle;
-    Watch Watching "previous-frame" "Previous frame" [key(Key::ArrowLeft)] => PlayerCommand::Step(-1);
-    Watch Watching "next-frame" "Next frame" [key(Key::ArrowRight)] => PlayerCommand::Step(1);
-    Watch Watching "first-frame" "First frame" [key(Key::Home)] => PlayerCommand::ShowFrame(0);
-    Watch Watching "last-frame" "Last frame" [key(Key::End)] => PlayerCommand::ShowFrame(usize::MAX);
-    Watch Watching "trim-start" "Trim: play from this frame" [key(Key::I)] => PlayerCommand::TrimHere(true);
-    Watch Watching "trim-end" "Trim: play to this frame" [key(Key::O)] => PlayerCommand::TrimHere(false);
-    Watch Watching "reset-trim" "Trim: play all frames again" [] => PlayerCommand::ResetTrim;
-    Watch Watching "export" "Export video to a chosen place" [] => PlayerCommand::Export(None);
-    Watch Watching "repeat" "Change repeat: loop, back and forth, play once" [key(Key::L)] => PlayerCommand::NextRepeat;
-    Watch Watching "mute" "Mute or unmute" [key(Key::M)] => PlayerCommand::ToggleMute;
-    Watch Watching "full-view" "Full screen" [key(Key::F)] => PlayerCommand::ToggleFull;
-    Watch Anywhere "full-screen" "Full screen, also while a field has the keyboard" [key(Key::F11)]
+    MAKE Anywhere "generate" "Generate" [ctrl(Key::Enter)] => QueueCommand::Submit;
+    MAKE Anywhere "cancel" "Cancel the running job" [ctrl(Key::Period)] => QueueCommand::Cancel(None);
+    MAKE Anywhere "pause-queue" "Pause the queue" [] => QueueCommand::PauseAll;
+    MAKE Anywhere "go-on" "Resume the queue" [] => QueueCommand::GoOn;
+    MAKE Anywhere "clear-queue" "Clear the queue" [] => QueueCommand::Clear;
+    MAKE Anywhere "queue" "Show or hide the queue" [ctrl_shift(Key::Q)] => QueueCommand::Toggle;
+    MAKE Anywhere "prompt" "Go to the prompt" [ctrl(Key::L)] => PromptCommand::Focus;
+    MAKE Prompt "earlier-prompt" "Previous prompt" [alt(Key::ArrowUp)] => PromptCommand::Older;
+    MAKE Prompt "later-prompt" "Next prompt" [alt(Key::ArrowDown)] => PromptCommand::Newer;
+    MAKE Anywhere "loras" "Add a LoRA" [] => LorasCommand::Open;
+    MAKE Anywhere "wildcard-folder" "Open wildcard folder" [] => PromptCommand::OpenWildcardFolder;
+    MAKE Anywhere "open" "Choose a start image" [ctrl(Key::O)] => InputsCommand::Pick(InputSlot::Start);
+    MAKE Anywhere "seed" "New random seed" [ctrl(Key::R)] => QueueCommand::RollSeed;
+    MAKE Anywhere "control" "Add a control image" [] => InputsCommand::Pick(InputSlot::Control);
+    MAKE Anywhere "advanced" "Show the advanced settings" [] => AppCommand::ShowAdvanced;
+    MAKE Anywhere "paint-mask" "Paint a mask" [] => MaskCommand::Open(MaskOf::Start);
+    MAKE Anywhere "swap" "Swap start and end image" [] => InputsCommand::Swap;
+    MAKE Anywhere "reset-form" "Reset the form to the model's defaults" [] => LibraryCommand::ResetForm;
+    MAKE Anywhere "reload-models" "Search for models again" [key(Key::F5)] => LibraryCommand::Reload;
+    MAKE Anywhere "new-tab" "New tab" [ctrl(Key::T)] => TabsCommand::New;
+    MAKE Anywhere "next-tab" "Next tab" [ctrl(Key::Tab)] => TabsCommand::Next;
+    MAKE Anywhere "previous-tab" "Previous tab" [ctrl_shift(Key::Tab)] => TabsCommand::Previous;
+    MAKE Anywhere "close-tab" "Close tab" [] => TabsCommand::Close(None);
+    MAKE Anywhere "clear-form" "Clear form" [] => AppCommand::ClearForm;
+    WATCH Watching "play" "Play or pause" [key(Key::Space)] => PlayerCommand::Toggle;
+    WATCH Watching "previous-frame" "Previous frame" [key(Key::ArrowLeft)] => PlayerCommand::Step(-1);
+    WATCH Watching "next-frame" "Next frame" [key(Key::ArrowRight)] => PlayerCommand::Step(1);
+    WATCH Watching "first-frame" "First frame" [key(Key::Home)] => PlayerCommand::ShowFrame(0);
+    WATCH Watching "last-frame" "Last frame" [key(Key::End)] => PlayerCommand::ShowFrame(usize::MAX);
+    WATCH Watching "trim-start" "Trim: play from this frame" [key(Key::I)] => PlayerCommand::TrimHere(true);
+    WATCH Watching "trim-end" "Trim: play to this frame" [key(Key::O)] => PlayerCommand::TrimHere(false);
+    WATCH Watching "reset-trim" "Trim: play all frames again" [] => PlayerCommand::ResetTrim;
+    WATCH Watching "export" "Export video to a chosen place" [] => PlayerCommand::Export(None);
+    WATCH Watching "repeat" "Change repeat: loop, back and forth, play once" [key(Key::L)] => PlayerCommand::NextRepeat;
+    WATCH Watching "mute" "Mute or unmute" [key(Key::M)] => PlayerCommand::ToggleMute;
+    WATCH Watching "full-view" "Full screen" [key(Key::F)] => PlayerCommand::ToggleFull;
+    WATCH Anywhere "full-screen" "Full screen, also while a field has the keyboard" [key(Key::F11)]
         => PlayerCommand::ToggleFull;
-    Watch Watching "fit" "Zoom to fit" [key(Key::Num0)] => PlayerCommand::Zoom(ZoomLevel::Fit);
-    Watch Watching "own-size" "Zoom to 100 %" [key(Key::Num1)] => PlayerCommand::OwnSize;
-    Watch Watching "more-of-b" "Compare: show more of B" [key(Key::OpenBracket)] => PlayerCommand::MoveDivider(-0.05);
-    Watch Watching "more-of-a" "Compare: show more of A" [key(Key::CloseBracket)] => PlayerCommand::MoveDivider(0.05);
-    Watch Watching "save-frame" "Save this frame" [key(Key::S)] => PlayerCommand::SaveFrame;
-    Watch Watching "copy-frame" "Copy this frame" [key(Key::C)] => PlayerCommand::CopyFrame;
-    Watch Watching "continue-from-frame" "Use frame as start image" [] => PlayerCommand::UseFrame(InputSlot::Start);
-    Watch Watching "end-on-frame" "Use frame as end image" [] => PlayerCommand::UseFrame(InputSlot::End);
-    Watch Watching "start-from-last" "Use last frame as start image" [] => PlayerCommand::UseEnd(InputSlot::Start, true);
-    Watch Watching "end-on-first" "Use first frame as end image" [] => PlayerCommand::UseEnd(InputSlot::End, false);
-    Watch Anywhere "upscale" "Upscale ×2" [] => PlayerCommand::Finish(PostprocessAction::Upscale(2));
-    Watch Anywhere "interpolate" "Interpolate frames ×2" []
+    WATCH Watching "fit" "Zoom to fit" [key(Key::Num0)] => PlayerCommand::Zoom(ZoomLevel::Fit);
+    WATCH Watching "own-size" "Zoom to 100 %" [key(Key::Num1)] => PlayerCommand::OwnSize;
+    WATCH Watching "more-of-b" "Compare: show more of B" [key(Key::OpenBracket)] => PlayerCommand::MoveDivider(-0.05);
+    WATCH Watching "more-of-a" "Compare: show more of A" [key(Key::CloseBracket)] => PlayerCommand::MoveDivider(0.05);
+    WATCH Watching "save-frame" "Save this frame" [key(Key::S)] => PlayerCommand::SaveFrame;
+    WATCH Watching "copy-frame" "Copy this frame" [key(Key::C)] => PlayerCommand::CopyFrame;
+    WATCH Watching "continue-from-frame" "Use frame as start image" [] => PlayerCommand::UseFrame(InputSlot::Start);
+    WATCH Watching "end-on-frame" "Use frame as end image" [] => PlayerCommand::UseFrame(InputSlot::End);
+    WATCH Watching "start-from-last" "Use last frame as start image" [] => PlayerCommand::UseEnd(InputSlot::Start, true);
+    WATCH Watching "end-on-first" "Use first frame as end image" [] => PlayerCommand::UseEnd(InputSlot::End, false);
+    WATCH Anywhere "upscale" "Upscale ×2" [] => PlayerCommand::Finish(PostprocessAction::Upscale(2));
+    WATCH Anywhere "interpolate" "Interpolate frames ×2" []
         => PlayerCommand::Finish(PostprocessAction::Frames(NewRate::Times(2)));
-    Watch Anywhere "depth" "Depth map (ControlNet)" [] => PlayerCommand::Finish(PostprocessAction::Depth);
-    Watch Watching "delete" "Delete what is shown" [key(Key::Delete)] => PlayerCommand::Delete;
-    Watch Anywhere "copy-path" "Copy path" [] => PlayerCommand::CopyPath;
-    Watch Anywhere "live" "Show the running job" [] => PlayerCommand::ShowLive;
-    Watch Anywhere "memory" "Show or hide the memory graph" [ctrl(Key::M)] => DesktopCommand::ToggleMemory;
-    Pages Anywhere "watch" "Image" [ctrl(Key::Num1)] => AppCommand::Show(MainPage::Watch);
-    Pages Anywhere "models" "Models" [ctrl_shift(Key::M)] => AppCommand::Show(MainPage::Models);
-    Pages Anywhere "first-steps" "First steps" [] => AppCommand::Show(MainPage::Welcome);
-    Pages Anywhere "gallery" "Gallery" [ctrl(Key::Num2)] => AppCommand::Show(MainPage::Gallery);
-    Pages Anywhere "downloads" "Downloads" [ctrl(Key::Num3)] => AppCommand::Show(MainPage::Downloads);
-    Pages Anywhere "settings" "Settings" [ctrl(Key::Comma)] => AppCommand::Show(MainPage::Settings);
-    Pages Anywhere "doctor" "Doctor" [ctrl_shift(Key::D)] => AppCommand::Show(MainPage::Doctor);
-    Window Anywhere "palette" "All commands" [ctrl(Key::K), ctrl_shift(Key::P)] => PaletteCommand::Toggle;
-    Window Anywhere "shortcuts" "Keyboard shortcuts" [key(Key::F1)] => PaletteCommand::ToggleShortcuts;
-    Window Idle "shortcuts-by-question" "Keyboard shortcuts, while nothing is typed" [key(Key::Questionmark)]
+    WATCH Anywhere "depth" "Depth map (ControlNet)" [] => PlayerCommand::Finish(PostprocessAction::Depth);
+    WATCH Watching "delete" "Delete what is shown" [key(Key::Delete)] => PlayerCommand::Delete;
+    WATCH Anywhere "copy-path" "Copy path" [] => PlayerCommand::CopyPath;
+    WATCH Anywhere "live" "Show the running job" [] => PlayerCommand::ShowLive;
+    WATCH Anywhere "memory" "Show or hide the memory graph" [ctrl(Key::M)] => DesktopCommand::ToggleMemory;
+    PAGES Anywhere "watch" "Image" [ctrl(Key::Num1)] => AppCommand::Show(MainPage::Watch);
+    PAGES Anywhere "models" "Models" [ctrl_shift(Key::M)] => AppCommand::Show(MainPage::Models);
+    PAGES Anywhere "first-steps" "First steps" [] => AppCommand::Show(MainPage::Welcome);
+    PAGES Anywhere "gallery" "Gallery" [ctrl(Key::Num2)] => AppCommand::Show(MainPage::Gallery);
+    PAGES Anywhere "downloads" "Downloads" [ctrl(Key::Num3)] => AppCommand::Show(MainPage::Downloads);
+    PAGES Anywhere "settings" "Settings" [ctrl(Key::Comma)] => AppCommand::Show(MainPage::Settings);
+    PAGES Anywhere "doctor" "Doctor" [ctrl_shift(Key::D)] => AppCommand::Show(MainPage::Doctor);
+    WINDOW Anywhere "palette" "All commands" [ctrl(Key::K), ctrl_shift(Key::P)] => PaletteCommand::Toggle;
+    WINDOW Anywhere "shortcuts" "Keyboard shortcuts" [key(Key::F1)] => PaletteCommand::ToggleShortcuts;
+    WINDOW Idle "shortcuts-by-question" "Keyboard shortcuts, while nothing is typed" [key(Key::Questionmark)]
         => PaletteCommand::ToggleShortcuts;
-    Window Whole "undo" "Undo" [ctrl(Key::Z)] => AppCommand::Undo(None);
-    Window Whole "redo" "Redo" [ctrl_shift(Key::Z), ctrl(Key::Y)] => AppCommand::Redo;
-    Window Idle "back" "Close or go back" [key(Key::Escape)] => DesktopCommand::Back;
-    Window Anywhere "larger" "Larger interface" [ctrl(Key::Plus), ctrl(Key::Equals)] => SettingsCommand::Larger;
-    Window Anywhere "smaller" "Smaller interface" [ctrl(Key::Minus)] => SettingsCommand::Smaller;
-    Window Anywhere "normal-size" "Interface at normal size" [ctrl(Key::Num0)] => SettingsCommand::NormalSize;
-    Window Anywhere "theme" "Theme: switch between dark and light" [ctrl_shift(Key::L)]
+    WINDOW Whole "undo" "Undo" [ctrl(Key::Z)] => AppCommand::Undo(None);
+    WINDOW Whole "redo" "Redo" [ctrl_shift(Key::Z), ctrl(Key::Y)] => AppCommand::Redo;
+    WINDOW Idle "back" "Close or go back" [key(Key::Escape)] => DesktopCommand::Back;
+    WINDOW Anywhere "larger" "Larger interface" [ctrl(Key::Plus), ctrl(Key::Equals)] => SettingsCommand::Larger;
+    WINDOW Anywhere "smaller" "Smaller interface" [ctrl(Key::Minus)] => SettingsCommand::Smaller;
+    WINDOW Anywhere "normal-size" "Interface at normal size" [ctrl(Key::Num0)] => SettingsCommand::NormalSize;
+    WINDOW Anywhere "theme" "Theme: switch between dark and light" [ctrl_shift(Key::L)]
         => SettingsCommand::SwitchTheme;
-    Window Anywhere "settings-file" "Open settings file" [] => SettingsCommand::OpenFile;
-    Window Anywhere "quit" "Quit" [ctrl(Key::Q)] => DesktopCommand::Quit;
+    WINDOW Anywhere "settings-file" "Open settings file" [] => SettingsCommand::OpenFile;
+    WINDOW Anywhere "quit" "Quit" [ctrl(Key::Q)] => DesktopCommand::Quit;
 }
 
 pub fn shortcut(id: &str) -> Option<&'static CommandShortcut> {
@@ -171,10 +157,10 @@ pub fn shortcut(id: &str) -> Option<&'static CommandShortcut> {
 }
 
 /// Explanation followed by the command's keys: `Make the video (Ctrl+Enter)`.
-pub fn explained(explanation: &str, id: &str) -> String {
+pub fn explained(hover: &str, id: &str) -> String {
     match shortcut(id).and_then(|shortcut| shortcut.keys.first()) {
-        Some(keys) => format!("{explanation} ({})", keys_text(*keys)),
-        None => explanation.to_owned(),
+        Some(keys) => format!("{hover} ({})", keys_text(*keys)),
+        None => hover.to_owned(),
     }
 }
 

@@ -3,7 +3,6 @@
 //! The file thread writes it as a whole or not at all. eframe saves the window's position and size.
 
 use std::io;
-use std::path::Path;
 
 use safelight_core::files::{MAX_JSON_BYTES, keep_aside, read_bounded, write_json};
 

@@ -8,7 +8,6 @@ use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use crossbeam_channel::{Receiver, Sender, bounded};
 use egui::{ColorImage, Context, TextureHandle};
 use safelight_core::gallery::{FileStamp, GalleryItem, THUMB_SIDE, ThumbFolder, ThumbKey};
 use safelight_core::job::{CannyThresholds, JobId};
@@ -17,13 +16,11 @@ use safelight_core::media::{RgbPixels, canny, open_rgb, thumbnail};
 use crate::window::background::BackgroundThreads;
 use crate::window::background::{NOT_SURVIVED, guarded};
 use crate::window::inputs::opening::open_input;
-use crate::window::pending::{BackgroundTask, TaskChannel};
+use crate::window::pending::BackgroundTask;
 use crate::window::state::color_image;
 
-/// Two, so that one large file does not hold up the screen.
-const NUM_THREADS: usize = 2;
-/// So many are handed to the threads at once: what is scrolled past meanwhile is not made.
-const MAX_IN_WORK: usize = 8;
+/// So many are made at once: one large file does not hold up the screen, and what is scrolled past meanwhile is not made.
+const MAX_IN_WORK: usize = 4;
 /// Memory limit of all textures. Visible ones stay regardless.
 const MAX_BYTES: usize = 192 << 20;
 
@@ -90,13 +87,6 @@ fn edges_of(path: &Path, edges: CannyThresholds) -> Result<RgbPixels, String> {
     drawn.map_err(|err| err.to_string())
 }
 
-/// One to be made, with its longer side in pixels.
-struct ThumbRequest {
-    id: ThumbId,
-    side: u32,
-    what: ThumbSource,
-}
-
 type MadeThumb = (ThumbId, u32, Result<ColorImage, String>);
 
 struct ThumbState {
@@ -109,12 +99,6 @@ struct ThumbState {
     drawn: Cell<u64>,
 }
 
-/// The near end of the threads.
-struct ThumbThreads {
-    requests: Sender<ThumbRequest>,
-    made: Vec<BackgroundTask<MadeThumb>>,
-}
-
 #[derive(Default)]
 pub struct ThumbCache {
     folder: Option<ThumbFolder>,
@@ -122,9 +106,10 @@ pub struct ThumbCache {
     bytes: usize,
     max_bytes: usize,
     round: Cell<u64>,
-    requests: RefCell<Vec<ThumbRequest>>,
+    /// To be made, each with its longer side in pixels.
+    requests: RefCell<Vec<(ThumbSource, u32)>>,
     in_work: HashSet<(ThumbId, u32)>,
-    threads: Option<ThumbThreads>,
+    made: BackgroundTask<MadeThumb>,
 }
 
 impl ThumbCache {
@@ -154,11 +139,8 @@ impl ThumbCache {
     }
 
     pub fn want(&self, what: ThumbSource, side: u32) {
-        let id = what.id();
-        if !self.is_there(id, side) {
-            self.requests
-                .borrow_mut()
-                .push(ThumbRequest { id, side, what });
+        if !self.has(&what, side) {
+            self.requests.borrow_mut().push((what, side));
         }
     }
 
@@ -181,32 +163,31 @@ impl ThumbCache {
     }
 
     pub(super) fn poll(&mut self, ctx: &Context, background: &BackgroundThreads) {
-        let made = self
-            .threads
-            .iter_mut()
-            .flat_map(|threads| &mut threads.made);
-        let made: Vec<MadeThumb> = made
-            .flat_map(|made| std::iter::from_fn(|| made.take()))
-            .collect();
-        for made in made {
+        while let Some(made) = self.made.take() {
             self.in_work.remove(&(made.0, made.1));
             self.keep(ctx, made);
         }
+        if !self.made.is_busy() {
+            // Also of those whose thread could not start.
+            self.in_work.clear();
+        }
         let mut left = Vec::new();
-        for request in self.requests.take() {
-            let key = (request.id, request.side);
-            if self.is_there(request.id, request.side) || self.in_work.contains(&key) {
+        for (what, side) in self.requests.take() {
+            let id = what.id();
+            if self.is_there(id, side) || self.in_work.contains(&(id, side)) {
                 continue;
             }
-            let folder = self.folder.as_ref();
-            let threads = self
-                .threads
-                .get_or_insert_with(|| ThumbThreads::start(background, folder));
             if self.in_work.len() >= MAX_IN_WORK {
-                left.push(request);
-            } else if threads.requests.try_send(request).is_ok() {
-                self.in_work.insert(key);
+                left.push((what, side));
+                continue;
             }
+            self.in_work.insert((id, side));
+            let folder = self.folder.clone();
+            self.made.add(background.run("thumbnail", move || {
+                // Files are untrusted, and decoders may panic.
+                let made = guarded(|| what.image(folder.as_ref(), side));
+                (id, side, made.unwrap_or_else(|| Err(NOT_SURVIVED.into())))
+            }));
         }
         self.requests.replace(left);
     }
@@ -254,33 +235,6 @@ impl ThumbCache {
                 self.bytes -= thumb.bytes;
             }
         }
-    }
-}
-
-impl ThumbThreads {
-    fn start(background: &BackgroundThreads, folder: Option<&ThumbFolder>) -> Self {
-        let (requests, requested) = bounded(MAX_IN_WORK);
-        let threads = (0..NUM_THREADS).map(|_| {
-            let (requested, folder) = (requested.clone(), folder.cloned());
-            background.stream("thumbnails", move |postbox| {
-                make_all(&requested, folder.as_ref(), postbox);
-            })
-        });
-        let made = threads.collect();
-        Self { requests, made }
-    }
-}
-
-/// Creates requested thumbnails until the sender is gone. Files are untrusted, so a decoder's panic must affect no
-/// other.
-fn make_all(
-    requested: &Receiver<ThumbRequest>,
-    folder: Option<&ThumbFolder>,
-    postbox: &TaskChannel<MadeThumb>,
-) {
-    for ThumbRequest { id, side, what } in requested {
-        let made = guarded(|| what.image(folder, side));
-        postbox.post((id, side, made.unwrap_or_else(|| Err(NOT_SURVIVED.into()))));
     }
 }
 

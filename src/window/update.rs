@@ -118,7 +118,10 @@ impl SafelightApp {
         }
         match event.update {
             JobUpdate::Ended(outcome) => self.end_running(event.id, outcome),
-            JobUpdate::Lora(checked) => self.loras.take_checked(checked),
+            JobUpdate::Lora(checked) => {
+                let coverage = &mut self.loras.coverage;
+                coverage.insert(checked.lora.path, checked.coverage);
+            }
             update => {
                 let (id, planning) = (event.id, &self.memory);
                 self.queue.take_update(id, update, planning, &mut self.cx);
@@ -310,7 +313,7 @@ impl SafelightApp {
                 RedoAction::Jobs(ids)
             }
             UndoAction::Results(results) => {
-                self.gallery.bring_back(id, &self.queue, &mut self.cx);
+                self.gallery.bring_back(id, &mut self.cx);
                 RedoAction::Results(results)
             }
             UndoAction::Form(change) => match self.change_back(*change) {
@@ -403,12 +406,6 @@ impl SafelightApp {
 
     pub fn can_paint_mask(&self, of: MaskOf) -> bool {
         self.masking.is_free() && self.masking.can_open(of, &self.inputs, &self.cx)
-    }
-
-    /// Returns whether a mask of this is painted and in no place yet: the jobs get it.
-    pub fn is_being_masked(&self, of: MaskOf) -> bool {
-        let painted = self.masking.pending(&self.inputs, &self.cx);
-        painted.is_some_and(|(painted, _)| painted == of)
     }
 
     pub(super) fn can_run(&self, shortcut: &CommandShortcut) -> bool {

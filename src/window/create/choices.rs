@@ -74,11 +74,11 @@ pub struct SavedTabs {
 /// A result of the strip without its frames.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct StripResult {
-    pub(in crate::window) request: JobRequest,
-    pub(in crate::window) paths: Vec<PathBuf>,
-    pub(in crate::window) num_frames: u32,
-    pub(in crate::window) fps: f64,
-    pub(in crate::window) secs: f64,
+    pub(crate) request: JobRequest,
+    pub(crate) paths: Vec<PathBuf>,
+    pub(crate) num_frames: u32,
+    pub(crate) fps: f64,
+    pub(crate) secs: f64,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -160,7 +160,7 @@ pub enum MoveTarget {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MultiFilePrompt {
     pub paths: Vec<PathBuf>,
-    pub(in crate::window) placing: SlotTarget,
+    pub(crate) placing: SlotTarget,
     /// Number of free slots in the form.
     pub takes: usize,
 }

@@ -3,8 +3,6 @@
 //!
 //! The form itself, its checks and its jobs are [`GenerateForm`]'s; files are not looked at here.
 
-use std::path::PathBuf;
-
 use safelight_core::job::{ExpandedJobs, jobs_of};
 
 use crate::window::create::undo::{FormChange, FormSnapshot};
@@ -22,7 +20,7 @@ pub fn result_word(makes_images: bool) -> &'static str {
     if makes_images { "image" } else { "video" }
 }
 
-pub(in crate::window) fn whole_form(
+pub(crate) fn whole_form(
     form: &GenerateForm,
     spec: &ModelSpec,
     inputs: FormInputs,
@@ -43,7 +41,7 @@ pub(in crate::window) fn whole_form(
 }
 
 /// Empties the form and the places of its images, but for the model, whose own values it then has.
-pub(in crate::window) fn clear_form(inputs: &mut InputSlots, cx: &mut AppContext) {
+pub(crate) fn clear_form(inputs: &mut InputSlots, cx: &mut AppContext) {
     let Some(spec) = cx.model().cloned() else {
         return;
     };
@@ -73,7 +71,7 @@ pub struct FormJobs {
 
 impl FormJobs {
     /// For a whole form that is right as far as its first job goes, which is this one.
-    pub(in crate::window) fn follow(
+    pub(crate) fn follow(
         &mut self,
         form: &GenerateForm,
         first: &GenerateRequest,
@@ -104,7 +102,7 @@ impl FormJobs {
     }
 }
 
-pub(in crate::window) fn window_jobs(
+pub(crate) fn window_jobs(
     form: &GenerateForm,
     spec: &ModelSpec,
     models: &ModelChoice,

@@ -8,9 +8,7 @@ mod notification;
 pub mod window_position;
 
 use std::io;
-use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::sync::{Mutex, PoisonError};
 
 use egui::{UserAttentionType, ViewportCommand};
 use safelight_core::files::write_atomically;
@@ -23,6 +21,7 @@ use crate::window::prelude::*;
 use crate::window::queue::JobQueue;
 use crate::window::state::PanelPlace;
 use crate::window::viewer::ResultViewer;
+
 use instance::FirstInstance;
 pub use notification::DesktopMessage;
 use notification::UnseenResults;
@@ -306,11 +305,6 @@ pub fn entry_file(data: &Path) -> PathBuf {
     data.join("applications").join(format!("{APP_ID}.desktop"))
 }
 
-fn icon_file(data: &Path) -> PathBuf {
-    data.join("icons/hicolor/256x256/apps")
-        .join(format!("{APP_ID}.png"))
-}
-
 /// Writes the entry that starts `executable`, in place of an older one, and the icon. Gives the entry's path.
 pub fn add(data: &Path, executable: &Path) -> io::Result<PathBuf> {
     let program = executable.to_str().filter(|path| !path.contains('\n'));
@@ -328,7 +322,8 @@ pub fn add(data: &Path, executable: &Path) -> io::Result<PathBuf> {
             _ => format!("{line}\n"),
         })
         .collect();
-    write_in_folder(&icon_file(data), ICON)?;
+    let icon = format!("icons/hicolor/256x256/apps/{APP_ID}.png");
+    write_in_folder(&data.join(icon), ICON)?;
     let path = entry_file(data);
     write_in_folder(&path, entry.as_bytes())?;
     Ok(path)
@@ -389,7 +384,8 @@ mod tests {
         let exec = r#"Exec="/opt/my \\$tools/100%% \\"new\\"/safelight" %F"#;
         assert!(entry.lines().any(|line| line == exec), "{entry}");
         assert_eq!(entry.lines().count(), ENTRY.lines().count());
-        assert!(icon_file(data.path()).exists());
+        let icon = format!("icons/hicolor/256x256/apps/{APP_ID}.png");
+        assert!(data.path().join(icon).exists());
         // A newer place takes over.
         add(data.path(), Path::new("/usr/bin/safelight")).unwrap();
         let entry = std::fs::read_to_string(path).unwrap();

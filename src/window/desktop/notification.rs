@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::future::Future;
 use std::thread;
-use std::time::{Duration, Instant};
 
 use async_io::Timer;
 use futures_lite::{StreamExt as _, future};
@@ -12,8 +11,7 @@ use safelight_core::units::duration_text;
 use zbus::zvariant::Value;
 use zbus::{Connection, MatchRule, MessageStream, message};
 
-use crate::window::desktop::APP_ID;
-use crate::window::desktop::{DesktopState, is_looked_at, short};
+use crate::window::desktop::{APP_ID, DesktopState, is_looked_at, short};
 use crate::window::notices::sentence;
 use crate::window::prelude::*;
 use crate::window::queue::RunningJob;
@@ -190,7 +188,7 @@ fn done_text(num_videos: u32, num_images: u32) -> String {
 
 impl DesktopState {
     /// Notifies of a job's end when the window is not looked at; `goes_on`: another job follows.
-    pub(in crate::window) fn notify_ended(
+    pub(crate) fn notify_ended(
         &mut self,
         job: &RunningJob,
         outcome: &JobOutcome,

@@ -6,7 +6,6 @@
 use std::collections::BTreeMap;
 use std::io;
 use std::num::NonZeroU32;
-use std::sync::Arc;
 
 use safelight_core::job::DeviceChoice;
 use safelight_core::memory::DeviceFacts;

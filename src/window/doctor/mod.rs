@@ -2,8 +2,6 @@
 
 pub mod panel;
 
-use std::sync::Arc;
-
 use safelight_core::units::size_text;
 
 use crate::doctor::miopen::{self, MIOPEN_CACHE};

@@ -26,16 +26,16 @@ fn header_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
         at_right(ui, "doctor", |ui| {
             let is_enabled = !view.app.doctor.is_examining();
             let name = "Examine again";
-            let explanation = "Takes a few seconds, while the GPU and the disk are measured";
+            let hover = "Takes a few seconds, while the GPU and the disk are measured";
             let again = ui.add_enabled_ui(is_enabled, |ui| {
-                page_button(ui, is_small, icons::RESET, name, explanation)
+                page_button(ui, is_small, icons::RESET, name, hover)
             });
             view.on_press(&again.inner, |app| {
                 let is_idle = app.queue.running.is_empty();
                 app.doctor.examine(is_idle, &app.cx);
             });
-            let (name, explanation) = ("Copy as text", "Copy all of this, for a bug report");
-            if page_button(ui, is_small, icons::COPY, name, explanation).clicked() {
+            let (name, hover) = ("Copy as text", "Copy all of this, for a bug report");
+            if page_button(ui, is_small, icons::COPY, name, hover).clicked() {
                 view.push(DesktopCommand::CopyText(view.app.doctor.text()));
             }
             button_ui(ui, view, is_small);
@@ -221,10 +221,8 @@ fn figure_ui(ui: &mut Ui, what: &str, figure: &str) {
 }
 
 fn command_ui(ui: &mut Ui, view: &mut UiContext<'_>, command: &str) {
-    let frame = Frame::new()
-        .fill(palette(ui).field)
-        .corner_radius(theme::RADIUS)
-        .inner_margin(Margin::symmetric(10, 2));
+    let margin = Margin::symmetric(10, 2);
+    let frame = filled_frame(palette(ui).field, theme::RADIUS, margin);
     frame.show(ui, |ui| {
         ui.horizontal(|ui| {
             let name = format!("Copy command {command}");
@@ -240,16 +238,16 @@ fn command_ui(ui: &mut Ui, view: &mut UiContext<'_>, command: &str) {
 fn button_ui(ui: &mut Ui, view: &mut UiContext<'_>, is_small: bool) {
     let is_idle = view.app.queue.running.is_empty();
     let is_enabled = is_idle && !view.app.doctor.report.is_busy();
-    let explanation = if is_idle {
+    let hover = if is_idle {
         "Measure this machine for up to ten minutes and write a page about it, without names and \
         folders. Nothing is sent"
     } else {
         "A report measures this machine: it waits until no job runs"
     };
     let button = ui.add_enabled_ui(is_enabled, |ui| {
-        page_button(ui, is_small, icons::CLOCK, "Make a report", explanation)
+        page_button(ui, is_small, icons::CLOCK, "Make a report", hover)
     });
-    let button = button.inner.on_disabled_hover_text(explanation);
+    let button = button.inner.on_disabled_hover_text(hover);
     view.on_press(&button, |app| app.doctor.make_report(&app.cx));
 }
 
@@ -296,14 +294,12 @@ fn progress_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
 }
 
 fn page_frame(ui: &Ui, margin: i8) -> Frame {
-    Frame::new()
-        .fill(palette(ui).panel)
-        .corner_radius(theme::CARD_RADIUS)
-        .inner_margin(Margin::symmetric(16, margin))
+    let margin = Margin::symmetric(16, margin);
+    filled_frame(palette(ui).panel, theme::CARD_RADIUS, margin)
 }
 
 fn made_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
-    for (is_folder, name, explanation) in [
+    for (is_folder, name, hover) in [
         (false, "Open", "Open the page in your browser"),
         (
             true,
@@ -311,7 +307,7 @@ fn made_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
             "Open the folder with the page and its figures as JSON",
         ),
     ] {
-        if hint_button(ui, name, explanation).clicked() {
+        if hint_button(ui, name, hover).clicked() {
             view.set(move |app| app.doctor.show_report(is_folder, &app.cx));
         }
     }

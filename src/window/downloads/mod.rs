@@ -5,8 +5,6 @@
 
 pub mod panel;
 
-use std::path::{Path, PathBuf};
-
 use safelight_core::catalog::CatalogEntry;
 
 use crate::download::{self, DownloadItem, DownloadOptions, DownloadStatus, ModelHub};

@@ -159,8 +159,8 @@ fn shown_ui(ui: &mut Ui, view: &mut UiContext<'_>, entry: &CatalogEntry) {
     );
     wide_note(ui, &text, NoteTone::Plain);
     ui.horizontal(|ui| {
-        let explanation = "Asks the server for the sizes first";
-        button(ui, view, "Download…", explanation, |it, cx| {
+        let hover = "Asks the server for the sizes first";
+        button(ui, view, "Download…", hover, |it, cx| {
             it.send(FetchState::Asking, cx);
         });
         button(ui, view, CLOSE, "", |it, cx| it.show(None, cx));
@@ -250,12 +250,12 @@ fn button(
     ui: &mut Ui,
     view: &mut UiContext<'_>,
     name: &str,
-    explanation: &str,
+    hover: &str,
     act: impl FnOnce(&mut ModelFetch, &AppContext) + 'static,
 ) {
     let mut button = ui.button(name);
-    if !explanation.is_empty() {
-        button = button.on_hover_text(explanation);
+    if !hover.is_empty() {
+        button = button.on_hover_text(hover);
     }
     view.on_press(&button, |app| act(&mut app.fetching, &app.cx));
 }

@@ -1,9 +1,6 @@
 //! Threads of the gallery: one keeps the index of results, one scans their folders, and two read result files.
 
 use std::collections::VecDeque;
-use std::path::PathBuf;
-use std::sync::Arc;
-use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Receiver, RecvTimeoutError, Sender, after, never, select};
 use safelight_core::gallery::{

@@ -8,21 +8,18 @@ mod selection;
 mod trashing;
 
 use std::cell::RefCell;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::thread;
-use std::time::{Duration, Instant};
 
 use crossbeam_channel::{Sender, bounded};
 use safelight_core::gallery::{GalleryItem, GalleryQuery, MarkChange, ResultMark};
 use safelight_core::settings::OutputSettings;
 
 use crate::server::link::StoredResults;
-use crate::window::background::{BackgroundThreads, FINISH_WITHIN};
+use crate::window::background::BackgroundThreads;
 use crate::window::create::choices::{GalleryLook, TrashRequest};
 use crate::window::create::undo::UndoAction;
 use crate::window::prelude::*;
 use crate::window::queue::JobQueue;
+
 pub use index_thread::GalleryListing;
 use index_thread::{IndexCommand, IndexEvent, NUM_READERS, ResultIndex, ScanCommand};
 pub use selection::GallerySelection;
@@ -74,12 +71,6 @@ impl GalleryState {
 
     pub fn items(&self) -> &[Arc<GalleryItem>] {
         self.listing.as_ref().map_or(&[], |listing| &listing.items)
-    }
-
-    /// True once the folders were scanned to the end.
-    fn is_listed(&self) -> bool {
-        let listing = self.listing.as_ref();
-        listing.is_some_and(|listing| !listing.is_looking)
     }
 
     /// At most `count` results, the newest first.
@@ -217,7 +208,9 @@ impl GalleryState {
         self.is_open = cx.page == MainPage::Gallery;
         let is_empty = cx.page == MainPage::Watch && has_nothing_to_watch;
         let is_served = cx.now_secs < self.served_until;
-        let is_wanted = self.is_open || is_served || (is_empty && !self.is_listed());
+        let listing = self.listing.as_ref();
+        let is_listed = listing.is_some_and(|listing| !listing.is_looking);
+        let is_wanted = self.is_open || is_served || (is_empty && !is_listed);
         let is_elsewhere = (self.is_open || is_served) && self.output != cx.settings.output;
         if is_wanted && (!self.is_following || is_elsewhere) {
             self.open(cx);
@@ -273,14 +266,8 @@ impl GalleryState {
         }
     }
 
-    /// Runs when the window closes: completes pending deletions, and saves the index. Waits for deletions, with a time
-    /// limit.
-    pub(super) fn finish(&mut self, queue: &JobQueue, cx: &mut AppContext) {
-        let begin = Instant::now();
-        while self.bin.has_work() && begin.elapsed() < FINISH_WITHIN {
-            self.poll_trash(queue, cx);
-            thread::sleep(Duration::from_millis(2));
-        }
+    /// Ends the threads, which keep what they know.
+    pub(super) fn finish(&mut self) {
         self.threads = None;
     }
 
@@ -359,8 +346,13 @@ mod tests {
         let entry = cx.undo.take(None).unwrap();
         assert!(matches!(entry.what, UndoAction::Results(_)));
         // Nothing went without a home folder: what was done before is meant.
-        gallery.bring_back(entry.id, &queue, &mut cx);
-        let next = cx.next_command();
-        assert!(matches!(next, Some(AppCommand::Undo(None))));
+        gallery.bring_back(entry.id, &mut cx);
+        let next = loop {
+            gallery.poll_trash(&queue, &mut cx);
+            if let Some(command) = cx.next_command() {
+                break command;
+            }
+        };
+        assert!(matches!(next, AppCommand::Undo(None)));
     }
 }

@@ -1,7 +1,7 @@
 //! Moves results to the trash and back, and reports to the viewer and the strip which are gone or restored.
 
-use std::collections::{BTreeMap, HashSet, VecDeque};
-use std::path::{Path, PathBuf};
+use std::collections::{BTreeMap, HashSet};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use safelight_core::gallery::files_of;
 use safelight_core::trash::{TrashCan, TrashError, TrashedFile};
@@ -25,7 +25,8 @@ pub struct TrashedResult {
 
 #[derive(Default)]
 pub struct TrashedResults {
-    trashed: Vec<TrashedResult>,
+    /// Results that went to the trash, under the names by which they are listed.
+    paths: Vec<PathBuf>,
     /// Files that are not there any more, under the names by which they are listed.
     gone: Vec<PathBuf>,
     /// Reasons why other files stayed, a sentence each.
@@ -41,28 +42,23 @@ pub struct RestoredResults {
     problems: Vec<String>,
 }
 
-/// Pending task, with the deletion's number in the undo history.
-enum TrashTask {
-    Put(u64, Vec<TrashRequest>),
-    Undo(u64),
+enum TrashEvent {
+    /// With the deletion's number in the undo history.
+    Trashed(u64, TrashedResults),
+    Restored(RestoredResults),
 }
 
+/// Deletions and restorations, in order on the file thread.
 #[derive(Default)]
 pub struct TrashBin {
-    /// By undo number: files deleted together are restored together.
-    batches: BTreeMap<u64, Vec<TrashedResult>>,
-    waiting: VecDeque<TrashTask>,
-    trashing: BackgroundTask<(u64, TrashedResults)>,
-    restoring: BackgroundTask<RestoredResults>,
+    /// By undo number: files deleted together are restored together. Never locked while files are moved.
+    batches: Arc<Mutex<BTreeMap<u64, Vec<TrashedResult>>>>,
+    working: BackgroundTask<TrashEvent>,
 }
 
 impl TrashBin {
     pub(super) fn is_busy(&self) -> bool {
-        self.trashing.is_busy() || self.restoring.is_busy()
-    }
-
-    pub(super) fn has_work(&self) -> bool {
-        self.is_busy() || !self.waiting.is_empty()
+        self.working.is_busy()
     }
 }
 
@@ -77,93 +73,56 @@ impl GalleryState {
             counted(requests.len(), "delete a result", "delete {} results"),
             UndoAction::Results(requests.clone()),
         );
-        self.do_with_trash(TrashTask::Put(id, requests), queue, cx);
-    }
-
-    /// Brings back what went with this entry of the window's history.
-    pub(in crate::window) fn bring_back(&mut self, id: u64, queue: &JobQueue, cx: &mut AppContext) {
-        self.do_with_trash(TrashTask::Undo(id), queue, cx);
-    }
-
-    fn do_with_trash(&mut self, task: TrashTask, queue: &JobQueue, cx: &mut AppContext) {
-        self.bin.waiting.push_back(task);
-        self.go_on_with_trash(queue, cx);
-    }
-
-    pub(super) fn poll_trash(&mut self, queue: &JobQueue, cx: &mut AppContext) {
-        if let Some((id, results)) = self.bin.trashing.take() {
-            self.take_trashed(id, results, queue, cx);
-        }
-        if let Some(results) = self.bin.restoring.take() {
-            self.take_restored(results, cx);
-        }
-        self.go_on_with_trash(queue, cx);
-    }
-
-    fn go_on_with_trash(&mut self, queue: &JobQueue, cx: &mut AppContext) {
-        while !self.bin.is_busy() {
-            let Some(task) = self.bin.waiting.pop_front() else {
-                return;
-            };
-            match task {
-                TrashTask::Put(id, requests) => self.begin_to_trash(id, requests, queue, cx),
-                TrashTask::Undo(id) => self.begin_to_restore(id, cx),
-            }
-        }
-    }
-
-    fn begin_to_trash(
-        &mut self,
-        id: u64,
-        requests: Vec<TrashRequest>,
-        queue: &JobQueue,
-        cx: &AppContext,
-    ) {
-        let Some(paths) = &cx.paths else {
+        let Some(trash) = cx.paths.as_ref().map(|paths| TrashCan::new(paths.trash())) else {
             return;
         };
         let mut results = TrashedResults::default();
-        let is_being_written = |path: &Path| {
+        let is_being_written = |request: &TrashRequest| {
             let mut running = queue.running.iter();
-            running.any(|job| is_written(job.request.out(), path))
+            running.any(|job| is_written(job.request.out(), &request.path))
         };
-        let (written, free): (Vec<_>, Vec<_>) = requests
-            .into_iter()
-            .partition(|request| is_being_written(&request.path));
-        for request in written {
-            results.problems.push(format!(
-                "a running job writes this file: {}",
-                request.path.display()
-            ));
+        let (written, free): (Vec<_>, Vec<_>) = requests.into_iter().partition(is_being_written);
+        for TrashRequest { path, .. } in written {
+            let problem = format!("a running job writes this file: {}", path.display());
+            results.problems.push(problem);
         }
-        let trash = TrashCan::new(paths.trash());
-        let needed: HashSet<PathBuf> = queue
-            .unfinished()
-            .flat_map(JobRequest::inputs)
-            .cloned()
-            .collect();
+        let needed = queue.unfinished().flat_map(JobRequest::inputs);
+        let needed: HashSet<PathBuf> = needed.cloned().collect();
         self.moves_on = true;
-        self.bin.trashing = cx.background.run("trash", move || {
-            for request in free {
-                results.put(&trash, request, &needed);
+        let batches = Arc::clone(&self.bin.batches);
+        let working = cx.on_files("nothing was deleted", move || {
+            let put = |request| results.put(&trash, request, &needed);
+            let batch: Vec<TrashedResult> = free.into_iter().filter_map(put).collect();
+            if !batch.is_empty() {
+                results.paths = batch.iter().map(|it| it.path.clone()).collect();
+                lock(&batches).insert(id, batch);
             }
-            (id, results)
+            TrashEvent::Trashed(id, results)
         });
+        self.bin.working.add(working);
     }
 
-    fn begin_to_restore(&mut self, id: u64, cx: &mut AppContext) {
-        let Some(batch) = self.bin.batches.remove(&id) else {
-            // Nothing had gone with it: what was done before is meant.
-            cx.push(AppCommand::Undo(None));
-            return;
-        };
-        self.bin.restoring = cx.background.run("trash", move || {
+    /// Brings back what went with this entry of the window's history.
+    pub(crate) fn bring_back(&mut self, id: u64, cx: &mut AppContext) {
+        let batches = Arc::clone(&self.bin.batches);
+        let working = cx.on_files("nothing was restored", move || {
             let mut results = RestoredResults::default();
-            for result in batch {
+            let batch = lock(&batches).remove(&id);
+            for result in batch.into_iter().flatten() {
                 results.bring_back(result);
             }
-            results
+            TrashEvent::Restored(results)
         });
+        self.bin.working.add(working);
+    }
+
+    pub(super) fn poll_trash(&mut self, queue: &JobQueue, cx: &mut AppContext) {
+        while let Some(event) = self.bin.working.take() {
+            match event {
+                TrashEvent::Trashed(id, results) => self.take_trashed(id, results, queue, cx),
+                TrashEvent::Restored(results) => self.take_restored(results, cx),
+            }
+        }
     }
 
     fn take_trashed(
@@ -173,15 +132,14 @@ impl GalleryState {
         queue: &JobQueue,
         cx: &mut AppContext,
     ) {
-        let num_results = results.trashed.len();
+        let num_results = results.paths.len();
         // Notices about their jobs are obsolete.
-        let is_gone = |path: &PathBuf| results.trashed.iter().any(|result| result.path == *path);
+        let is_gone = |path: &PathBuf| results.paths.contains(path);
         let mut items = queue.results.iter();
         while let Some(item) = items.find(|item| item.output.paths.iter().any(is_gone)) {
             cx.notices.end(&NoticeCause::Job(item.id));
         }
         if num_results > 0 {
-            self.bin.batches.insert(id, results.trashed);
             cx.notices.show_undo(
                 id,
                 counted(
@@ -215,6 +173,11 @@ impl GalleryState {
 
     fn take_restored(&mut self, results: RestoredResults, cx: &mut AppContext) {
         let num_results = results.restored.len();
+        if num_results == 0 && results.problems.is_empty() {
+            // Nothing had gone with it: what was done before is meant.
+            cx.push(AppCommand::Undo(None));
+            return;
+        }
         let mut again = None;
         let mut advice = "The trash was emptied, or another program took the file";
         if !results.failed.is_empty() {
@@ -223,7 +186,7 @@ impl GalleryState {
                 counted(results.failed.len(), "delete a result", "delete {} results"),
                 UndoAction::Results(Vec::new()),
             );
-            self.bin.batches.insert(id, results.failed);
+            lock(&self.bin.batches).insert(id, results.failed);
             again = Some(id);
             advice = "It is still in the desktop's trash";
         }
@@ -244,6 +207,10 @@ impl GalleryState {
     }
 }
 
+fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 fn notice_of(what: String, advice: &str, problems: &[String], num_done: usize) -> UserNotice {
     let severity = if num_done == 0 {
         NoticeSeverity::Error
@@ -255,14 +222,19 @@ fn notice_of(what: String, advice: &str, problems: &[String], num_done: usize) -
 }
 
 impl TrashedResults {
-    fn put(&mut self, trash: &TrashCan, request: TrashRequest, needed: &HashSet<PathBuf>) {
+    fn put(
+        &mut self,
+        trash: &TrashCan,
+        request: TrashRequest,
+        needed: &HashSet<PathBuf>,
+    ) -> Option<TrashedResult> {
         let files = files_of(&request.path, request.is_frame);
         if let Some(file) = files.iter().find(|file| needed.contains(*file)) {
             self.problems.push(format!(
                 "a job in the queue uses this file: {}",
                 file.display()
             ));
-            return;
+            return None;
         }
         let mut trashed = Vec::new();
         for file in files {
@@ -277,10 +249,8 @@ impl TrashedResults {
             }
             self.gone.push(file);
         }
-        if !trashed.is_empty() {
-            let (path, files) = (request.path, trashed);
-            self.trashed.push(TrashedResult { path, files });
-        }
+        let (path, files) = (request.path, trashed);
+        (!files.is_empty()).then_some(TrashedResult { path, files })
     }
 }
 

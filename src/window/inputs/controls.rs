@@ -84,7 +84,7 @@ impl InputSlots {
     }
 
     /// Brings back the mask that there was before one was painted, also while that is on its way to its slot.
-    pub(in crate::window) fn discard_mask(&mut self, of: MaskOf, before: Option<InputMedia>) {
+    pub(crate) fn discard_mask(&mut self, of: MaskOf, before: Option<InputMedia>) {
         self.opening = BackgroundTask::default();
         match of {
             MaskOf::Start => {
@@ -136,7 +136,7 @@ impl InputSlots {
     }
 
     /// Returns whether a mask of a control may count: of a network that was not found nothing is known.
-    pub(in crate::window) fn may_mask_control(&self, index: usize, spec: &ModelSpec) -> bool {
+    pub(crate) fn may_mask_control(&self, index: usize, spec: &ModelSpec) -> bool {
         let takes = spec.limits.controls;
         let may = |network: &FoundControl| network.config.takes_masks;
         takes.takes_masks
@@ -164,7 +164,7 @@ impl InputSlots {
     }
 
     /// Problems of the form with the controls' networks; a mask may be in the editor.
-    pub(in crate::window) fn control_errors(
+    pub(crate) fn control_errors(
         &self,
         spec: &ModelSpec,
         painted: Option<MaskOf>,
@@ -207,7 +207,7 @@ impl InputSlots {
     }
 
     /// Gives the control images these settings, and the further ones to those that are added next.
-    pub(in crate::window) fn set_controls(&mut self, settings: Vec<ControlSettings>) {
+    pub(crate) fn set_controls(&mut self, settings: Vec<ControlSettings>) {
         let mut settings = settings.into_iter();
         let placed = self.placed.of_mut(InputSlot::Control).iter_mut();
         for (input, settings) in placed.zip(settings.by_ref()) {

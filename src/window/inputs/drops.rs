@@ -2,9 +2,6 @@
 //!
 //! [`crate::window::inputs`] chooses their slots.
 
-use std::path::PathBuf;
-use std::sync::Arc;
-
 use crossbeam_channel::Receiver;
 use egui::{Event, HoveredFile, Pos2, RawInput, Rect, pos2};
 use safelight_core::files::has_ending;

@@ -4,7 +4,6 @@
 
 pub mod controls;
 pub mod drops;
-mod networks;
 pub(super) mod opening;
 pub mod panel;
 mod reopening;
@@ -21,6 +20,7 @@ use safelight_core::model::{InputUse, ModelSpec};
 
 use crate::window::create::choices::{InputSlot, SavedInput, SlotTarget};
 use crate::window::pending::BackgroundTask;
+
 pub use controls::{ControlNetChoice, NetworkChoice};
 use opening::{InputFiles, OpenedInputs};
 
@@ -172,7 +172,7 @@ pub struct InputSlots {
     reopened: Option<Vec<SavedInput>>,
     is_reopen_due: bool,
     /// State before an input took the place of another.
-    pub(in crate::window) replaced: Option<(GenerateForm, SlotContents)>,
+    pub(crate) replaced: Option<(GenerateForm, SlotContents)>,
 }
 
 impl InputSlots {

@@ -32,46 +32,35 @@ pub struct OpenedInput {
 
 pub struct OpenedInputs {
     pub placing: SlotTarget,
-    /// As many as there was room for.
-    pub opened: Vec<OpenedInput>,
-    pub problems: Vec<JobError>,
+    /// As many opened ones as there was room for, and broken ones.
+    pub files: Vec<Result<OpenedInput, JobError>>,
     pub num_files: usize,
 }
 
 /// Opens files in order until `room` of them are open.
 pub fn open_inputs(paths: &[PathBuf], placing: SlotTarget, room: usize) -> OpenedInputs {
-    let mut found = OpenedInputs {
-        placing,
-        opened: Vec::new(),
-        problems: Vec::new(),
-        num_files: paths.len(),
-    };
+    let mut files: Vec<Result<OpenedInput, JobError>> = Vec::new();
     for path in paths {
-        if found.opened.len() >= room {
+        if files.iter().filter(|file| file.is_ok()).count() >= room {
             break;
         }
-        let opened = if placing.joins_frames {
+        files.push(if placing.joins_frames {
             continue_file(path)
         } else {
             open_input(path)
-        };
-        match opened {
-            Ok(input) => found.opened.push(input),
-            Err(err) => found.problems.push(err),
-        }
+        });
     }
-    found
+    OpenedInputs {
+        placing,
+        files,
+        num_files: paths.len(),
+    }
 }
 
 pub fn opened_one(opened: Result<OpenedInput, JobError>, placing: SlotTarget) -> OpenedInputs {
-    let (opened, problems) = match opened {
-        Ok(input) => (vec![input], Vec::new()),
-        Err(err) => (Vec::new(), vec![err]),
-    };
     OpenedInputs {
         placing,
-        opened,
-        problems,
+        files: vec![opened],
         num_files: 1,
     }
 }
@@ -101,7 +90,7 @@ fn read_input(path: &Path) -> Result<OpenedInput, JobError> {
 }
 
 /// Returns whether it is of a kind that is an image or a video: only a look inside tells.
-pub(in crate::window) fn may_move(path: &Path) -> bool {
+pub(crate) fn may_move(path: &Path) -> bool {
     let mut head = [0; 4];
     // Errors are reported when the file is opened.
     let read = open_regular(path).and_then(|mut file| file.read_exact(&mut head));

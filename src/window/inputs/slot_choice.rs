@@ -1,8 +1,5 @@
 //! Assignment of files to slots: opened for the form that they were given to, whatever is shown when they are ready.
 
-use std::path::PathBuf;
-use std::sync::Arc;
-
 use egui::ColorImage;
 use safelight_core::job::{SizeChoice, SourceVideo};
 use safelight_core::media::{IMAGE_ENDINGS, VIDEO_ENDINGS};
@@ -93,12 +90,7 @@ impl InputSlots {
     }
 
     /// For a form that need not be the one that is shown.
-    pub(in crate::window) fn poll_for(
-        &mut self,
-        form: &mut GenerateForm,
-        may_ask: bool,
-        cx: &mut AppContext,
-    ) {
+    pub(crate) fn poll_for(&mut self, form: &mut GenerateForm, may_ask: bool, cx: &mut AppContext) {
         if let Some(Some((placing, paths))) = self.picking.take() {
             self.open(paths, placing, cx);
         }
@@ -194,12 +186,7 @@ impl InputSlots {
             .add(cx.background.on_files(move || unfold(paths, placing)));
     }
 
-    pub(in crate::window) fn open_here(
-        &mut self,
-        paths: Vec<PathBuf>,
-        placing: SlotTarget,
-        cx: &AppContext,
-    ) {
+    pub(crate) fn open_here(&mut self, paths: Vec<PathBuf>, placing: SlotTarget, cx: &AppContext) {
         self.open_for(paths, placing, places_of(&cx.form, &cx.models), cx);
     }
 
@@ -265,7 +252,9 @@ impl InputSlots {
     }
 
     fn place_all(&mut self, found: OpenedInputs, form: &mut GenerateForm, cx: &mut AppContext) {
-        if let Some(first) = found.opened.first() {
+        let (opened, broken): (Vec<_>, Vec<_>) = found.files.into_iter().partition(Result::is_ok);
+        let opened: Vec<OpenedInput> = opened.into_iter().flatten().collect();
+        if let Some(first) = opened.first() {
             cx.notices.end(&NoticeCause::Inputs);
             if found.placing.is_shown {
                 cx.push(PlayerCommand::PlayFile(first.source.path().to_owned()));
@@ -273,14 +262,11 @@ impl InputSlots {
         }
         let places = places_of(form, &cx.models);
         let list = places.list_for(found.placing.slot);
-        let is_pair = found.opened.len() > 1;
-        let names: Vec<String> = found
-            .opened
-            .iter()
-            .map(|input| input.source.file_name())
-            .collect();
-        let num_left = found.num_files - found.opened.len() - found.problems.len();
-        for problem in found.problems {
+        let is_pair = opened.len() > 1;
+        let names = opened.iter().map(|input| input.source.file_name());
+        let names: Vec<String> = names.collect();
+        let num_left = found.num_files - opened.len() - broken.len();
+        for problem in broken.into_iter().filter_map(Result::err) {
             cx.notices.show(UserNotice::of_input(problem));
         }
         if num_left > 0 && !names.is_empty() {
@@ -289,7 +275,7 @@ impl InputSlots {
         let before = (form.clone(), self.placed.clone());
         let is_given = !found.placing.keeps_size;
         let (mut names_size, mut seen) = (false, None);
-        for (index, opened) in found.opened.into_iter().enumerate() {
+        for (index, opened) in opened.into_iter().enumerate() {
             let path = opened.source.path().to_path_buf();
             let shown = ThumbSource::Input(path.clone());
             cx.thumbs.put(&cx.ctx, &shown, &opened.thumb);
@@ -382,7 +368,7 @@ impl InputSlots {
     }
 
     /// Removes the offers of files that no slot contains any more.
-    pub(in crate::window) fn settle_offers(&self, cx: &mut AppContext) {
+    pub(crate) fn settle_offers(&self, cx: &mut AppContext) {
         // A file that is being opened is in no slot yet.
         if !self.is_opening() {
             cx.notices.end_where(

@@ -14,7 +14,6 @@ use crate::window::app::SafelightApp;
 use crate::window::layout::prelude::*;
 use crate::window::layout::view::PanelStates;
 use crate::window::state::{DrawnFrame, PanelPlace};
-use crate::window::widgets::palette;
 use crate::window::{
     create, doctor, downloads, gallery, inputs, library, loras, mask, notices, palette, queue,
     restore, results, settings, viewer,
@@ -68,11 +67,11 @@ fn window_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
         whole_ui(ui, view);
     }
     queue::panel::questions_ui(ui.ctx(), view);
-    library::panel::deletion::question_ui(ui.ctx(), view);
+    library::panel::details::question_ui(ui.ctx(), view);
     restore::panel::outputs_ui(ui.ctx(), view);
     palette::panel::palette_ui(ui.ctx(), view);
     palette::panel::shortcuts_ui(ui.ctx(), view);
-    loras::panel::browser::lora_browser_ui(ui.ctx(), view);
+    loras::panel::lora_browser_ui(ui.ctx(), view);
     results::panel::drag_ui(ui, view);
     inputs::panel::drop_overlay(ui, view);
 }

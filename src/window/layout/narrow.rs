@@ -11,12 +11,12 @@ use crate::window::state::PanelPlace;
 
 pub(crate) fn sides_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     ui.horizontal(|ui| {
-        for (is_view, name, explanation) in [
+        for (is_view, name, hover) in [
             (false, "Form", "What to make"),
             (true, "View", "The image, and the other pages"),
         ] {
             let is_shown = view.app.cx.is_view_shown == is_view;
-            if choice(ui, is_shown, name, explanation).clicked() {
+            if choice(ui, is_shown, name, hover).clicked() {
                 view.set(move |app| app.cx.is_view_shown = is_view);
             }
         }

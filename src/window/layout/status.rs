@@ -205,30 +205,30 @@ pub(crate) fn header_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
         widgets::at_right(ui, "header", |ui| {
             ui.spacing_mut().item_spacing.x = 1.0;
             queue::panel::list::header_button(ui, view);
-            let explanation = "All results: search them, look at them again, make more of them";
+            let hover = "All results: search them, look at them again, make more of them";
             page_button(
                 ui,
                 view,
                 MainPage::Gallery,
                 (icons::IMAGES, "Gallery"),
-                explanation,
+                hover,
             );
             downloads_button(ui, view);
-            let explanation = "Check this machine: GPU, memory, libtorch, speed, models";
+            let hover = "Check this machine: GPU, memory, libtorch, speed, models";
             page_button(
                 ui,
                 view,
                 MainPage::Doctor,
                 (icons::STETHOSCOPE, "Doctor"),
-                explanation,
+                hover,
             );
-            let explanation = "Device, folders and appearance";
+            let hover = "Device, folders and appearance";
             page_button(
                 ui,
                 view,
                 MainPage::Settings,
                 (icons::GEAR, "Settings"),
-                explanation,
+                hover,
             );
             theme_button(ui, view);
         });
@@ -241,11 +241,11 @@ fn page_button(
     view: &mut UiContext<'_>,
     page: MainPage,
     (icon, name): (char, &str),
-    explanation: &str,
+    hover: &str,
 ) {
     let is_open = is_open(view, page);
-    let explanation = shortcuts::explained(explanation, &name.to_lowercase());
-    if button(ui, is_open, (icon, name), name, &explanation).clicked() {
+    let hover = shortcuts::explained(hover, &name.to_lowercase());
+    if button(ui, is_open, (icon, name), name, &hover).clicked() {
         show(view, page, is_open);
     }
 }
@@ -268,14 +268,14 @@ fn downloads_button(ui: &mut Ui, view: &mut UiContext<'_>) {
     let (percent, num_stopped) = downloads::panel::state(view);
     let is_open = is_open(view, MainPage::Downloads);
     let one = "1 download was paused or has failed";
-    let explanation = match (percent, num_stopped) {
+    let hover = match (percent, num_stopped) {
         (Some(percent), _) => format!("A model is being downloaded: {percent} %"),
         (None, 0) => "Models that are being downloaded".to_owned(),
         (None, count) => counted(count, one, "{} downloads were paused or have failed"),
     };
-    let explanation = shortcuts::explained(&explanation, "downloads");
+    let hover = shortcuts::explained(&hover, "downloads");
     let face = (icons::DOWNLOAD, DOWNLOADS);
-    let response = button(ui, is_open, face, DOWNLOADS, &explanation);
+    let response = button(ui, is_open, face, DOWNLOADS, &hover);
     let stopped = (num_stopped > 0).then(|| num_stopped.min(99).to_string());
     if let Some(text) = percent.map(|percent| format!("{percent}%")).or(stopped) {
         badge(ui, response.rect, &text, palette(ui).accent);
@@ -291,8 +291,8 @@ fn theme_button(ui: &mut Ui, view: &mut UiContext<'_>) {
     } else {
         (icons::MOON, "dark theme")
     };
-    let explanation = shortcuts::explained(&format!("Switch to the {theme}"), "theme");
-    let button = icon_button(ui, icon, &sentence(theme), &explanation);
+    let hover = shortcuts::explained(&format!("Switch to the {theme}"), "theme");
+    let button = icon_button(ui, icon, &sentence(theme), &hover);
     view.on_click(&button, SettingsCommand::SwitchTheme);
 }
 
@@ -302,7 +302,7 @@ pub(crate) fn button(
     is_on: bool,
     (icon, label): (char, &str),
     name: &str,
-    explanation: &str,
+    hover: &str,
 ) -> Response {
     let palette = palette(ui);
     let colour = if is_on { palette.amber } else { palette.text };
@@ -332,7 +332,7 @@ pub(crate) fn button(
     let label_at = at(&label, rect.bottom() - label.size().y - 2.0);
     ui.painter().galley(icon_at, icon, colour);
     ui.painter().galley(label_at, label, colour);
-    response.on_hover_text(explanation)
+    response.on_hover_text(hover)
 }
 
 pub(crate) fn badge(ui: &Ui, button: Rect, text: &str, fill: Color32) {

@@ -3,7 +3,6 @@
 //! Searches and folder watching run in the background; a model's card and fit are determined when it is shown.
 //! [`crate::window::downloads`] downloads.
 
-pub mod deletion;
 pub mod models;
 pub mod panel;
 pub mod rows;
@@ -11,17 +10,17 @@ pub mod searching;
 pub mod survey;
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use crossbeam_channel::Sender;
 use safelight_core::catalog::{ComponentCard, EMBEDDED_MODEL};
-use safelight_core::library::FolderWatch;
+use safelight_core::library::{FolderWatch, ModelRemoval};
+use safelight_core::trash::{TrashCan, TrashedFile};
 
 use crate::window::create::choices::RememberedModels;
+use crate::window::create::undo::UndoAction;
 use crate::window::library::models::{FoundModels, LoadModels};
 use crate::window::prelude::*;
-use deletion::ModelDeletion;
+
 use rows::{LibraryRows, ListedModel, ModelPosition};
 use searching::CheckEngine;
 use survey::{ModelSurvey, SurveyNews, SurveyRequest, SurveyRun};
@@ -56,7 +55,10 @@ pub struct LibraryState {
     pub cards: HashMap<String, ModelCard>,
     /// Result of the engine check; `None` before the check.
     pub engine: Option<Result<(), JobError>>,
-    pub deletion: ModelDeletion,
+    pub deletion: Option<DeletionQuestion>,
+    planning_deletion: BackgroundTask<DeletionQuestion>,
+    /// A deleted model's name, what is in the trash now, and why files did not move there or back.
+    deleting: BackgroundTask<(String, Vec<TrashedFile>, Option<String>)>,
     aside: Option<ParkedForm>,
     links: LibraryLinks,
     /// The search for models that all of this is of.
@@ -300,4 +302,72 @@ pub fn first_model(models: &[ModelSpec]) -> Option<&ModelSpec> {
     };
     let embedded = models.iter().find(|spec| spec.id == EMBEDDED_MODEL);
     embedded.or_else(|| models.iter().find(needs_none))
+}
+
+pub struct DeletionQuestion {
+    pub name: String,
+    pub plan: ModelRemoval,
+}
+
+impl LibraryState {
+    /// Looks which files would go, and asks.
+    fn ask_to_delete(&mut self, id: &str, cx: &AppContext) {
+        let spec = cx.models.local().find(|spec| spec.id == id).cloned();
+        let (Some(spec), Some(paths)) = (spec, &cx.paths) else {
+            return;
+        };
+        let mut folders = cx.settings.models.folders.clone();
+        folders.push(paths.models());
+        let all: Vec<ModelSpec> = cx.models.local().cloned().collect();
+        self.planning_deletion = cx.background.run("model-files", move || DeletionQuestion {
+            plan: ModelRemoval::plan(&spec, &all, &folders),
+            name: spec.name,
+        });
+    }
+
+    fn answer_deletion(&mut self, is_agreed: bool, cx: &AppContext) {
+        let question = self.deletion.take().filter(|_| is_agreed);
+        let (Some(question), Some(paths)) = (question, &cx.paths) else {
+            return;
+        };
+        let trash = TrashCan::new(paths.trash());
+        self.deleting = cx.background.run("model-files", move || {
+            let (mut trashed, mut problem) = (Vec::new(), None);
+            for (file, _) in question.plan.files {
+                match trash.put(&file) {
+                    Ok(one) => trashed.push(one),
+                    Err(err) => problem = Some(err.to_string()),
+                }
+            }
+            (question.name, trashed, problem)
+        });
+    }
+
+    pub(crate) fn restore_model(&mut self, files: Vec<TrashedFile>, cx: &AppContext) {
+        self.deleting = cx.background.run("model-files", move || {
+            let mut problems = files.iter().filter_map(|file| file.restore().err());
+            let problem = problems.next().map(|err| err.to_string());
+            (String::new(), Vec::new(), problem)
+        });
+    }
+
+    fn poll_deletion(&mut self, cx: &mut AppContext) {
+        if let Some(question) = self.planning_deletion.take() {
+            self.deletion = Some(question);
+        }
+        if let Some((name, trashed, problem)) = self.deleting.take() {
+            if !trashed.is_empty() {
+                let done = format!("{name} is in the trash");
+                cx.offer_undo(format!("delete {name}"), done, UndoAction::Model(trashed));
+            }
+            if let Some(problem) = problem {
+                let err = JobError::new(JobErrorKind::Disk, problem);
+                cx.notify(
+                    NoticeSeverity::Error,
+                    err.advise("Use the file manager for this file"),
+                );
+            }
+            self.load_quietly(cx);
+        }
+    }
 }

@@ -66,7 +66,7 @@ impl ModelChoice {
     }
 
     /// Takes the models of other computers: those of `hosts` alone, and of the connected ones what they say now.
-    pub(in crate::window) fn set_remote<'a>(
+    pub(crate) fn set_remote<'a>(
         &mut self,
         hosts: &[&str],
         connected: impl Iterator<Item = (&'a str, &'a Vec<ModelSpec>)>,
@@ -122,7 +122,7 @@ impl ModelChoice {
     }
 
     /// From now on, the form's model sees a control image with this LoRA of it.
-    pub(in crate::window) fn follow_control(&mut self, form: &GenerateForm, lora: Option<&Path>) {
+    pub(crate) fn follow_control(&mut self, form: &GenerateForm, lora: Option<&Path>) {
         let spec = form.model.as_ref().and_then(|id| self.get(id));
         let wanted = spec.zip(lora);
         let known = self.controlled.as_ref();

@@ -1,8 +1,5 @@
 //! The search for models on the disk, repeated after changes, and the check of the engine.
 
-use std::sync::Arc;
-use std::time::Duration;
-
 use crossbeam_channel::{Receiver, RecvTimeoutError, bounded};
 use safelight_core::library::FolderWatch;
 use safelight_core::settings::{ENGINES, InstallationKind, libtorch_versions, own_runtime};
@@ -35,7 +32,9 @@ impl LibraryState {
             survey: ModelSurvey::default(),
             cards: Default::default(),
             engine: None,
-            deletion: Default::default(),
+            deletion: None,
+            planning_deletion: BackgroundTask::default(),
+            deleting: BackgroundTask::default(),
             aside: None,
             links,
             models_number: 0,
@@ -50,7 +49,7 @@ impl LibraryState {
         }
     }
 
-    pub(in crate::window) fn load(&mut self, cx: &mut AppContext) {
+    pub(crate) fn load(&mut self, cx: &mut AppContext) {
         cx.models.are_loading = true;
         self.load_quietly(cx);
     }
@@ -64,12 +63,12 @@ impl LibraryState {
         cx.push(InputsCommand::LookForNetworks);
     }
 
-    pub(in crate::window) fn check_engine(&mut self, cx: &AppContext) {
+    pub(crate) fn check_engine(&mut self, cx: &AppContext) {
         let (check, settings) = (Arc::clone(&self.links.check_engine), cx.settings.clone());
         self.checking = cx.background.search(move || check(&settings));
     }
 
-    pub(in crate::window) fn follow_settings(&mut self, cx: &mut AppContext) {
+    pub(crate) fn follow_settings(&mut self, cx: &mut AppContext) {
         let (now, then) = (&cx.settings, &self.looked_with);
         if now == then {
             return;
@@ -90,7 +89,7 @@ impl LibraryState {
         }
     }
 
-    pub(in crate::window) fn take_models(&self, found: FoundModels, cx: &mut AppContext) {
+    pub(crate) fn take_models(&self, found: FoundModels, cx: &mut AppContext) {
         if self.watching.try_send(found.watched.clone()).is_err() {
             tracing::warn!("the places with models are not watched");
         }
@@ -101,7 +100,7 @@ impl LibraryState {
     }
 
     /// After a search the list, the cards and what fits are of yesterday, and the form's model may be gone.
-    pub(in crate::window) fn settle(&mut self, is_editing: bool, cx: &mut AppContext) {
+    pub(crate) fn settle(&mut self, is_editing: bool, cx: &mut AppContext) {
         if std::mem::replace(&mut self.models_number, cx.models.number) == cx.models.number {
             return;
         }
@@ -127,7 +126,7 @@ impl LibraryState {
 
     /// Makes the form belong to a model that exists: the one it was for, else the first until that is back. A job that is
     /// changed belongs to its own, and this waits for its end.
-    pub(in crate::window) fn settle_form(&mut self, cx: &mut AppContext) {
+    pub(crate) fn settle_form(&mut self, cx: &mut AppContext) {
         let is_here = |form: &GenerateForm| cx.models.model_of(form).is_some();
         let aside = self.aside.take();
         let aside = aside.filter(|aside| aside.stand_in == cx.form);
@@ -149,7 +148,7 @@ impl LibraryState {
     }
 
     /// The user's form, if this form replaces one whose model is not found.
-    pub(in crate::window) fn own_form<'a>(&'a self, form: &'a GenerateForm) -> &'a GenerateForm {
+    pub(crate) fn own_form<'a>(&'a self, form: &'a GenerateForm) -> &'a GenerateForm {
         let aside = self.aside.as_ref();
         let aside = aside.filter(|aside| aside.stand_in == *form);
         aside.map_or(form, |aside| &aside.form)
@@ -172,7 +171,7 @@ impl LibraryState {
     }
 
     /// The survey is outdated: it is repeated when it is shown again.
-    pub(in crate::window) fn renew_survey(&mut self, cx: &AppContext) {
+    pub(crate) fn renew_survey(&mut self, cx: &AppContext) {
         self.survey.is_stale = true;
         if is_shown(cx) {
             self.look_around(cx);
@@ -226,15 +225,13 @@ pub fn check_runtime(paths: AppPaths) -> CheckEngine {
         }
         found.map(drop).map_err(|err| {
             let text = "libtorch is missing, so nothing can be generated yet";
+            let either = libtorch_versions("or");
+            let or_get = InstallationKind::of_this_program().or_get_libtorch();
             JobError::new(JobErrorKind::Device, text)
-                .advise(no_libtorch_advice())
+                .advise(format!(
+                    "Choose a folder with libtorch {either} in the settings, {or_get}"
+                ))
                 .detail(format!("{err}\n{err:?}"))
         })
     })
-}
-
-fn no_libtorch_advice() -> String {
-    let either = libtorch_versions("or");
-    let or_get = InstallationKind::of_this_program().or_get_libtorch();
-    format!("Choose a folder with libtorch {either} in the settings, {or_get}")
 }

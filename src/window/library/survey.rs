@@ -5,8 +5,6 @@
 //! it is judged by the size of its largest component.
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use rustix::fs::{Access, access};
 use safelight_core::catalog::{CatalogEntry, DefaultJob};
@@ -55,24 +53,9 @@ pub struct SurveyedFit {
     pub secs: Option<u64>,
 }
 
-/// Time that one result takes: slow from an hour, too slow from a day.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum JobSpeed {
-    Quick,
-    Slow,
-    TooSlow,
-}
-
-impl SurveyedFit {
-    /// `None` where no time is known.
-    pub fn speed(&self) -> Option<JobSpeed> {
-        Some(match self.secs? {
-            0..3600 => JobSpeed::Quick,
-            3600..86_400 => JobSpeed::Slow,
-            _ => JobSpeed::TooSlow,
-        })
-    }
-}
+/// Seconds of one result from which a model is slow, and too slow: an hour, a day.
+pub const SLOW_SECS: u64 = 3600;
+pub const TOO_SLOW_SECS: u64 = 86_400;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MachineInfo {
@@ -141,7 +124,11 @@ pub fn examine(paths: AppPaths) -> SurveyRun {
                 .map(|runtime| runtime.folder)
                 .map_err(|err| err.to_string()),
             free_bytes: host::free_bytes(&models),
-            is_writable: can_write(&models),
+            // The folder, or the one it would be created in.
+            is_writable: models
+                .ancestors()
+                .find(|folder| folder.is_dir())
+                .is_some_and(|there| access(there, Access::WRITE_OK).is_ok()),
             models,
             device: device.clone(),
         };
@@ -162,12 +149,6 @@ pub fn examine(paths: AppPaths) -> SurveyRun {
             }
         }
     })
-}
-
-/// True if the folder, or the one it would be created in, is writable.
-fn can_write(folder: &Path) -> bool {
-    let there = folder.ancestors().find(|folder| folder.is_dir());
-    there.is_some_and(|there| access(there, Access::WRITE_OK).is_ok())
 }
 
 pub struct FitChecker<'a> {
@@ -276,7 +257,11 @@ impl FitChecker<'_> {
             } else {
                 FitWord::TooLarge
             };
-            (word, largest_part_text(largest, free))
+            let [largest, free] = [largest, free].map(gib_text);
+            (
+                word,
+                format!("Its largest part is about {largest} GiB, {free} GiB are free"),
+            )
         };
         SurveyedFit {
             word,
@@ -285,11 +270,6 @@ impl FitChecker<'_> {
             secs: None,
         }
     }
-}
-
-fn largest_part_text(largest_bytes: u64, free_bytes: u64) -> String {
-    let (largest, free) = (gib_text(largest_bytes), gib_text(free_bytes));
-    format!("Its largest part is about {largest} GiB, {free} GiB are free")
 }
 
 #[cfg(test)]

@@ -3,12 +3,10 @@
 pub mod panel;
 
 use std::collections::HashMap;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use safelight_core::fitting::{FoundLora, LoraFit, LoraMatcher, find};
 use safelight_core::job::ChosenLora;
-use safelight_core::lora::{CheckedLora, LoraCoverage};
+use safelight_core::lora::LoraCoverage;
 use safelight_core::model::CatalogError;
 
 use crate::window::prelude::*;
@@ -32,7 +30,7 @@ pub struct LoraLibrary {
     looking: BackgroundTask<Vec<FoundLora>>,
     wanted: BackgroundTask<(String, Vec<FoundLora>)>,
     picking: BackgroundTask<Option<Vec<PathBuf>>>,
-    coverage: HashMap<PathBuf, LoraCoverage>,
+    pub(super) coverage: HashMap<PathBuf, LoraCoverage>,
 }
 
 impl LoraLibrary {
@@ -50,7 +48,7 @@ impl LoraLibrary {
     }
 
     /// Problems of chosen files that are enabled. A file for another model is kept unused instead.
-    pub(in crate::window) fn errors(&self, form: &GenerateForm) -> Vec<FieldError> {
+    pub(crate) fn errors(&self, form: &GenerateForm) -> Vec<FieldError> {
         let gone = form.acting_loras().filter(|lora| self.is_gone(lora));
         gone.map(|lora| FieldError {
             field: "lora",
@@ -72,7 +70,7 @@ impl LoraLibrary {
     }
 
     /// The form without the LoRAs that do not fit the model.
-    pub(in crate::window) fn acting(&self, form: &GenerateForm) -> GenerateForm {
+    pub(crate) fn acting(&self, form: &GenerateForm) -> GenerateForm {
         let mut form = form.clone();
         form.loras.retain(|lora| !self.is_parked(lora));
         form
@@ -85,10 +83,6 @@ impl LoraLibrary {
             LoraFit::No(reason) => Some(reason.clone()),
             LoraFit::Gone => Some(format!("its file is gone: {}", lora.path.display())),
         }
-    }
-
-    pub(in crate::window) fn take_checked(&mut self, checked: CheckedLora) {
-        self.coverage.insert(checked.lora.path, checked.coverage);
     }
 
     pub fn update(&mut self, command: LorasCommand, cx: &mut AppContext) {
@@ -184,7 +178,7 @@ impl LoraLibrary {
         self.chosen.insert(found.path.clone(), Some(found));
     }
 
-    pub(in crate::window) fn follow(&mut self, cx: &mut AppContext) {
+    pub(crate) fn follow(&mut self, cx: &mut AppContext) {
         if self.chosen_for != cx.form.model {
             self.chosen_for.clone_from(&cx.form.model);
             self.chosen.clear();

@@ -3,7 +3,6 @@
 //! [`crate::window::mask::Masking`] opens it and saves it to a file.
 
 use std::collections::VecDeque;
-use std::path::{Path, PathBuf};
 
 use crossbeam_channel::Sender;
 use egui::{Rect, Vec2};
@@ -121,11 +120,6 @@ impl MaskEditor {
     pub(super) fn goes_on(&self, of: MaskOf, source: &InputMedia, mask: Option<&Path>) -> bool {
         let is_own = self.mask_file.as_deref() == mask || (mask.is_none() && self.is_changed);
         self.of == of && self.image == source.path() && is_own
-    }
-
-    /// Returns whether the mask alone can be saved while it is painted.
-    pub(super) fn may_save(&self) -> bool {
-        self.is_changed && self.stroke.is_none() && self.painted.margins.are_none()
     }
 
     pub fn is_painting(&self) -> bool {

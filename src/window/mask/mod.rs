@@ -8,7 +8,6 @@ pub mod panel;
 pub mod tiles;
 
 use std::collections::VecDeque;
-use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
 use crossbeam_channel::bounded;
@@ -21,6 +20,7 @@ use crate::window::background::survived;
 use crate::window::inputs::InputSlots;
 use crate::window::mask::tiles::ImagePyramid;
 use crate::window::prelude::*;
+
 pub use editor::{MaskEditor, MaskTask, PaintedMask};
 use painter::{MaskPainter, ORDER_ROOM, PaintCommand};
 
@@ -171,7 +171,13 @@ impl MaskPage {
         if editor.busy.is_none() && !editor.is_saving {
             if std::mem::take(&mut self.is_keep_due) && is_pending {
                 self.keep(false, inputs, cx);
-            } else if is_pending && is_shown && editor.may_save() {
+            } else if is_pending
+                && is_shown
+                && editor.is_changed
+                && !editor.is_painting()
+                // The mask alone can be saved while it is painted.
+                && editor.painted.margins.are_none()
+            {
                 let since = *editor.idle_since.get_or_insert(cx.now_secs);
                 if cx.is_due(since + SAVE_AFTER_SECS) {
                     editor.is_saving = true;

@@ -4,9 +4,7 @@
 //! A large brush and a whole mask take far longer than a frame. Here that is no matter: the window never waits, and
 //! the order of the orders is that of the clicks.
 
-use std::path::{Path, PathBuf};
 use std::rc::Rc;
-use std::time::{Duration, Instant};
 
 use crossbeam_channel::Receiver;
 use safelight_core::job;

@@ -121,7 +121,7 @@ fn streaming_secs(plan: &MemoryPlan, request: &GenerateRequest, recipe: &Recipe)
 }
 
 /// Usual share of a stage without known times.
-pub(in crate::window) fn usual_share(stage: Stage) -> f64 {
+pub(crate) fn usual_share(stage: Stage) -> f64 {
     match stage {
         Stage::EncodeText | Stage::EncodeImage | Stage::EncodeVision => 5.0,
         Stage::Denoise => 70.0,

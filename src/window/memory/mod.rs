@@ -26,18 +26,13 @@ pub struct StageBand {
     pub to_secs: Option<f64>,
 }
 
-#[derive(Clone, Debug, PartialEq)]
-pub struct ReclaimMark {
-    pub at_secs: f64,
-    pub reclaim: MemoryReclaim,
-}
-
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct MemoryHistory {
     /// Samples, with times since the job's first.
     pub samples: Vec<MemorySample>,
     pub bands: Vec<StageBand>,
-    pub marks: Vec<ReclaimMark>,
+    /// Seconds at which memory was freed.
+    pub marks: Vec<(f64, MemoryReclaim)>,
     /// The engine's clock at the first sample, less the lifetimes of earlier engines.
     origin_secs: f64,
     last_engine_secs: f64,
@@ -175,7 +170,7 @@ impl MemoryHistory {
 
     pub fn reclaimed(&mut self, reclaim: MemoryReclaim) {
         let at_secs = self.end_secs();
-        self.marks.push(ReclaimMark { at_secs, reclaim });
+        self.marks.push((at_secs, reclaim));
     }
 
     pub fn end(&mut self) {

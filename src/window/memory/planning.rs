@@ -2,9 +2,6 @@
 //!
 //! Headers and drivers are read in the background, once a model; the plan itself is arithmetic.
 
-use std::path::PathBuf;
-use std::sync::Arc;
-
 use safelight_core::families::read_footprint;
 use safelight_core::footprint::ModelFootprint;
 use safelight_core::job::{ControlInput, DeviceChoice, LoraChoice};
@@ -96,11 +93,11 @@ impl MemoryPlanning {
     }
 
     /// Reads everything again: another program may use memory now, and a job may have stored times.
-    pub(in crate::window) fn forget(&mut self) {
+    pub(crate) fn forget(&mut self) {
         self.plan_request = None;
     }
 
-    pub(in crate::window) fn course_of(
+    pub(crate) fn course_of(
         &self,
         request: &GenerateRequest,
         plan: &MemoryPlan,
@@ -196,7 +193,7 @@ impl MemoryPlanning {
         }
     }
 
-    pub(in crate::window) fn plan(
+    pub(crate) fn plan(
         &mut self,
         request: Option<&GenerateRequest>,
         jobs: &FormJobs,

@@ -76,7 +76,7 @@ pub struct UserNotice {
 #[derive(Clone, Debug)]
 pub struct NoticeAction {
     pub label: &'static str,
-    pub explanation: &'static str,
+    pub hover: &'static str,
     pub command: AppCommand,
 }
 
@@ -117,7 +117,7 @@ impl UserNotice {
 
     /// A job that failed, which of them it was, and the way to resume it.
     pub fn of_failed(id: JobId, err: JobError, job: &str) -> Self {
-        let (label, explanation) = if err.kept.is_some() {
+        let (label, again_hover) = if err.kept.is_some() {
             let hover = "Continue where it stopped: what was finished is kept for a week";
             ("Resume", hover)
         } else {
@@ -129,7 +129,7 @@ impl UserNotice {
         let hover = "The job is there among the stopped ones";
         Self::new(NoticeSeverity::Error, err.advise(advice))
             .about(NoticeCause::Job(id))
-            .offer(label, explanation, QueueCommand::Restart(id))
+            .offer(label, again_hover, QueueCommand::Restart(id))
             .offer("Open the queue", hover, QueueCommand::Open(true))
     }
 
@@ -138,12 +138,12 @@ impl UserNotice {
     pub fn offer(
         mut self,
         label: &'static str,
-        explanation: &'static str,
+        hover: &'static str,
         command: impl Into<AppCommand>,
     ) -> Self {
         self.actions.push(NoticeAction {
             label,
-            explanation,
+            hover,
             command: command.into(),
         });
         self

@@ -144,7 +144,7 @@ fn notice_ui(ui: &mut Ui, view: &mut UiContext<'_>, notice: &UserNotice) -> Resp
 
 fn actions_ui(ui: &mut Ui, view: &mut UiContext<'_>, notice: &UserNotice) {
     for action in &notice.actions {
-        let button = ui.button(action.label).on_hover_text(action.explanation);
+        let button = ui.button(action.label).on_hover_text(action.hover);
         if button.clicked() {
             view.push(action.command.clone());
             dismiss(view, notice.id);

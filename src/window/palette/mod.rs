@@ -138,7 +138,7 @@ impl CommandPalette {
                 "redo" => &format!("Redo: {}", cx.undo.last_undone().unwrap_or_default()),
                 _ => shortcut.name,
             };
-            let (kind, command) = (shortcut.group.name(), (shortcut.command)());
+            let (kind, command) = (shortcut.group, (shortcut.command)());
             entries.push(PaletteEntry {
                 keys: shortcut
                     .keys

@@ -5,7 +5,7 @@ use egui::Grid;
 use crate::window::layout::prelude::*;
 use crate::window::layout::view::PalettePanel;
 use crate::window::palette::{CommandPalette, PaletteEntry};
-use crate::window::shortcuts::{CommandShortcut, SHORTCUTS, ShortcutGroup, keys_text};
+use crate::window::shortcuts::{CommandShortcut, GROUPS, SHORTCUTS, keys_text};
 use crate::window::widgets::palette as colours;
 
 pub(crate) fn palette_ui(ctx: &Context, view: &mut UiContext<'_>) {
@@ -142,7 +142,7 @@ fn entry_ui(ui: &mut Ui, entry: &PaletteEntry, is_chosen: bool) -> bool {
     .inner
 }
 
-pub(in crate::window) fn shortcuts_ui(ctx: &Context, view: &mut UiContext<'_>) {
+pub(crate) fn shortcuts_ui(ctx: &Context, view: &mut UiContext<'_>) {
     if !view.app.palette.are_shortcuts_shown {
         return;
     }
@@ -152,8 +152,8 @@ pub(in crate::window) fn shortcuts_ui(ctx: &Context, view: &mut UiContext<'_>) {
             .horizontal(|ui| {
                 ui.heading("Keyboard shortcuts");
                 ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
-                    let explanation = "Back to the window (Escape)";
-                    icon_button(ui, icons::X, "Close the shortcuts", explanation).clicked()
+                    let hover = "Back to the window (Escape)";
+                    icon_button(ui, icons::X, "Close the shortcuts", hover).clicked()
                 })
                 .inner
             })
@@ -162,7 +162,7 @@ pub(in crate::window) fn shortcuts_ui(ctx: &Context, view: &mut UiContext<'_>) {
             .max_height(screen.height() * 0.7)
             .min_scrolled_height(screen.height() * 0.7)
             .show(ui, |ui| {
-                for group in ShortcutGroup::ALL {
+                for group in GROUPS {
                     group_ui(ui, group);
                 }
                 let text = "Tab and Shift+Tab move between controls, Space presses a button, and \
@@ -176,11 +176,11 @@ pub(in crate::window) fn shortcuts_ui(ctx: &Context, view: &mut UiContext<'_>) {
     }
 }
 
-fn group_ui(ui: &mut Ui, group: ShortcutGroup) {
+fn group_ui(ui: &mut Ui, group: &str) {
     let of_group =
         |shortcut: &&CommandShortcut| shortcut.group == group && !shortcut.keys.is_empty();
     ui.add_space(theme::SMALL_GAP);
-    ui.strong(group.name());
+    ui.strong(group);
     if ui.available_width() < theme::STACK_WIDTH {
         for shortcut in SHORTCUTS.iter().filter(of_group) {
             ui.label(shortcut.name);
@@ -188,7 +188,7 @@ fn group_ui(ui: &mut Ui, group: ShortcutGroup) {
         }
         return;
     }
-    Grid::new(("shortcuts", group.name()))
+    Grid::new(("shortcuts", group))
         .num_columns(2)
         .min_col_width(theme::KEYS_WIDTH)
         .spacing([24.0, 4.0])

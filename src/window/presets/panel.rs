@@ -180,8 +180,8 @@ fn own_ui(ui: &mut Ui, view: &mut UiContext<'_>, preset: &OwnPreset) {
                 view.panels.presets.renaming = Some((name.to_owned(), name.to_owned()));
             }
             let update = format!("Update preset {name}");
-            let explanation = "Replace its values with those of the form";
-            let button = icon_button(ui, icons::SAVE, &update, explanation);
+            let hover = "Replace its values with those of the form";
+            let button = icon_button(ui, icons::SAVE, &update, hover);
             let (name, content) = (name.to_owned(), &preset.content);
             let with = (content.prompt.is_some(), content.loras.is_some());
             view.on_press(&button, move |app| {

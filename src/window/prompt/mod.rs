@@ -4,16 +4,13 @@ pub mod panel;
 pub mod prompt_cursor;
 pub mod token_count;
 
-use std::path::PathBuf;
-use std::sync::Arc;
-
 use safelight_core::files::make_private_folder;
 use safelight_core::job::prompt::WildcardFile;
 use safelight_core::prompts::{self, PromptEntry};
 
-use token_count::PromptCounting;
-
 use crate::window::prelude::*;
+
+use token_count::PromptCounting;
 
 /// Interval of reading wildcards again while the user types one.
 const GLANCE_SECS: f64 = 2.0;
@@ -154,7 +151,8 @@ impl PromptDesk {
 
     fn put(&mut self, entry: &PromptEntry, cx: &mut AppContext) {
         entry.put(&mut cx.form);
-        cx.typing.go_to_end(&cx.form.prompt);
+        cx.typing.leave();
+        cx.typing.wanted_cursor = Some(cx.form.prompt.chars().count());
         self.counting.has_begun = true;
     }
 

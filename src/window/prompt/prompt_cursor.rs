@@ -33,11 +33,6 @@ pub struct WildcardOffer {
 }
 
 impl PromptCursor {
-    pub(super) fn go_to_end(&mut self, prompt: &str) {
-        self.leave();
-        self.wanted_cursor = Some(prompt.chars().count());
-    }
-
     /// Writes something where the cursor is, with what keeps it apart from the word before it.
     pub(super) fn insert(&mut self, prompt: &mut String, text: &str) {
         let length = prompt.chars().count();

@@ -84,7 +84,7 @@ impl PromptCounting {
     }
 
     /// Counts what the form says, if that is another text than the last one.
-    pub(in crate::window) fn follow(&mut self, cx: &AppContext) {
+    pub(crate) fn follow(&mut self, cx: &AppContext) {
         // The tokenizer of another computer is there.
         let Some(spec) = cx.model().filter(|spec| spec.computer.is_none()) else {
             (self.prompt, self.negative) = (None, None);

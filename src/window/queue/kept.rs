@@ -2,8 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::io;
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use safelight_core::files::{self, make_private_folder};
 use safelight_core::job::{JobFolder, QueueFile, QueuedJob, QueuedState};
@@ -76,7 +74,7 @@ impl QueueStore {
 
 impl JobQueue {
     /// Reads the queue of the last run, and the jobs that can resume.
-    pub(in crate::window) fn load(&mut self, cx: &AppContext) {
+    pub(crate) fn load(&mut self, cx: &AppContext) {
         if let Some(paths) = cx.paths.clone() {
             self.restoring = cx.background.on_files(move || restore(&paths));
         }
@@ -111,7 +109,10 @@ impl JobQueue {
         for job in left {
             let id = job.id;
             let is_running = self.running.iter().any(|it| it.id == id);
-            if is_running || self.forgotten.contains(&id) || self.waiting_job(id).is_some() {
+            if is_running
+                || self.forgotten.contains(&id)
+                || self.waiting.iter().any(|it| it.id == id)
+            {
                 continue;
             }
             let progress = job.progress();
@@ -133,7 +134,7 @@ impl JobQueue {
     }
 
     /// The last time: also while an earlier state is on its way.
-    pub(in crate::window) fn keep_at_last(&mut self, cx: &AppContext) {
+    pub(crate) fn keep_at_last(&mut self, cx: &AppContext) {
         if self.keeping.is_due(self.revision()) {
             self.write(cx);
         }

@@ -1,7 +1,6 @@
 //! Changes of the queue's list: move, remove, restore, results kept in memory, grids with their contact sheets, and the
 //! action at its end.
 
-use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use egui::ViewportCommand;
@@ -33,10 +32,6 @@ impl JobQueue {
 
     pub fn revision(&self) -> u64 {
         self.revision
-    }
-
-    pub fn waiting_job(&self, id: JobId) -> Option<&WaitingJob> {
-        self.waiting.iter().find(|job| job.id == id)
     }
 
     pub fn idle_job(&self, id: JobId) -> Option<&WaitingJob> {
@@ -89,7 +84,7 @@ impl JobQueue {
     }
 
     /// Sets the device that a job waits for; automatic is any.
-    pub(in crate::window) fn pin(&mut self, id: JobId, device: DeviceChoice) {
+    pub(crate) fn pin(&mut self, id: JobId, device: DeviceChoice) {
         let stopped = self.stopped.iter_mut().map(|stopped| &mut stopped.job);
         let mut jobs = self.waiting.iter_mut().chain(stopped);
         if let Some(job) = jobs.find(|job| job.id == id) {
@@ -264,7 +259,7 @@ impl JobQueue {
     }
 
     /// Brings the strip of the last run back.
-    pub(in crate::window) fn load_results(&mut self, saved: Vec<StripResult>, cx: &AppContext) {
+    pub(crate) fn load_results(&mut self, saved: Vec<StripResult>, cx: &AppContext) {
         self.saved_results.clone_from(&saved);
         self.opening_results = cx.background.run("strip", move || {
             let opened = saved

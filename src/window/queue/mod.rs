@@ -22,6 +22,7 @@ use crate::window::memory::MemoryHistory;
 use crate::window::prelude::*;
 use crate::window::state::PanelPlace;
 use crate::worker::UnfinishedJob;
+
 use jobs::{GridSheets, SuspendMachine};
 pub use jobs::{RemovedJob, ResultItem, StopReason, StoppedJob, WaitingJob};
 use kept::{QueueStore, RestoredQueue};
@@ -227,6 +228,11 @@ impl JobQueue {
         self.watch_end(is_fetching, cx);
     }
 
+    /// Sets the action after the last job, which is not done for jobs that have ended already.
+    pub fn set_after(&mut self, after: QueueEndAction) {
+        (self.after, self.countdown, self.has_worked) = (after, None, false);
+    }
+
     fn open(&mut self, is_open: bool, cx: &mut AppContext) {
         self.is_open = is_open;
         self.was_closed = !is_open;
@@ -244,7 +250,7 @@ impl JobQueue {
         cx.is_queue_over = true;
     }
 
-    pub(in crate::window) fn remove_all(
+    pub(crate) fn remove_all(
         &mut self,
         ids: &[JobId],
         inputs: &mut InputSlots,
@@ -269,11 +275,6 @@ impl JobQueue {
             several => format!("{} jobs were removed from the queue", several.len()),
         };
         cx.offer_undo(name, done, UndoAction::Jobs { jobs, was_paused });
-    }
-
-    /// Sets the action after the last job, which is not done for jobs that have ended already.
-    pub fn set_after(&mut self, after: QueueEndAction) {
-        (self.after, self.countdown, self.has_worked) = (after, None, false);
     }
 }
 

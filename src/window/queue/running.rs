@@ -2,9 +2,6 @@
 //!
 //! Plain bookkeeping of what the worker reports.
 
-use std::sync::Arc;
-use std::time::Instant;
-
 use safelight_core::job::{DeviceChoice, Recipe, SectionOrder, Stage};
 use safelight_core::job_update::{JobUpdate, MemoryWait, PreviewFrame};
 
@@ -81,7 +78,7 @@ impl RunningJob {
     }
 
     /// The job as it is queued when it does not run.
-    pub(in crate::window) fn to_idle(&self) -> WaitingJob {
+    pub(crate) fn to_idle(&self) -> WaitingJob {
         WaitingJob {
             id: self.id,
             ..WaitingJob::new(self.queued.clone(), self.device)

@@ -21,7 +21,7 @@ const MAX_PROMPT: usize = 80;
 
 impl JobQueue {
     /// Gives waiting jobs, in their order, to the free devices that they fit.
-    pub(in crate::window) fn start_next(
+    pub(crate) fn start_next(
         &mut self,
         devices: &mut JobDevices,
         computers: &RemoteComputers,
@@ -120,7 +120,7 @@ impl JobQueue {
     }
 
     /// Returns true if another job runs, or starts without a click.
-    pub(in crate::window) fn will_go_on(&self) -> bool {
+    pub(crate) fn will_go_on(&self) -> bool {
         let has_more = self.next(self.edited()).is_some() || !self.opening.is_empty();
         !self.running.is_empty() || (has_more && !self.is_paused && !self.pauses_after)
     }
@@ -138,7 +138,7 @@ impl JobQueue {
     }
 
     /// Takes in what a worker says of its job, but not its end.
-    pub(in crate::window) fn take_update(
+    pub(crate) fn take_update(
         &mut self,
         id: JobId,
         update: JobUpdate,
@@ -172,12 +172,7 @@ impl JobQueue {
     }
 
     /// A job has ended, and is among the finished, stopped or cancelled ones now.
-    pub(in crate::window) fn end(
-        &mut self,
-        mut job: RunningJob,
-        outcome: JobOutcome,
-        cx: &mut AppContext,
-    ) {
+    pub(crate) fn end(&mut self, mut job: RunningJob, outcome: JobOutcome, cx: &mut AppContext) {
         let output = outcome.output();
         let plan = output.and_then(|output| output.plan.clone());
         let climbs = output.map_or_else(Vec::new, |output| output.rungs.clone());
@@ -240,12 +235,7 @@ impl JobQueue {
     }
 
     /// A job whose device has failed continues on another one.
-    pub(in crate::window) fn move_on(
-        &mut self,
-        job: RunningJob,
-        err: JobError,
-        cx: &mut AppContext,
-    ) {
+    pub(crate) fn move_on(&mut self, job: RunningJob, err: JobError, cx: &mut AppContext) {
         let idle = WaitingJob {
             resume: err.kept.clone(),
             ..job.to_idle()

@@ -1,8 +1,6 @@
 //! Submitting jobs: from the form, and one for each of several files; and a job's settings in the form again, to change it
 //! in place or to make it once more.
 
-use std::path::{Path, PathBuf};
-
 use safelight_core::job::{ExpandedJobs, SeedMode, SizeChoice};
 use safelight_core::prompts::PromptEntry;
 
@@ -95,7 +93,7 @@ impl JobQueue {
     }
 
     /// Puts new jobs after those that wait, and before those of an earlier run that were not resumed; returns their ids.
-    pub(in crate::window) fn add<R: Into<JobRequest>>(
+    pub(crate) fn add<R: Into<JobRequest>>(
         &mut self,
         requests: Vec<R>,
         cx: &AppContext,
@@ -310,8 +308,8 @@ impl OpeningFiles {
 pub struct EditedJob {
     pub id: JobId,
     /// The user's form, which is restored afterwards.
-    pub(in crate::window) form: GenerateForm,
-    pub(in crate::window) inputs: InputSlots,
+    pub(crate) form: GenerateForm,
+    pub(crate) inputs: InputSlots,
     is_seed_used: bool,
 }
 

@@ -5,8 +5,6 @@
 pub mod panel;
 mod workflows;
 
-use std::path::{Path, PathBuf};
-
 use safelight_core::fitting;
 use safelight_core::fitting::find_controls;
 use safelight_core::job::{JobOptions, SeedMode};
@@ -18,6 +16,7 @@ use safelight_core::restore::{self, FileSettings, ForeignSettings, match_model};
 use crate::window::create::undo::FormSnapshot;
 use crate::window::inputs::InputSlots;
 use crate::window::prelude::*;
+
 use workflows::WorkflowExport;
 pub use workflows::{WorkflowOutput, WorkflowOutputs};
 

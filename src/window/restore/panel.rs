@@ -26,11 +26,10 @@ pub(crate) fn outputs_ui(ctx: &Context, view: &mut UiContext<'_>) {
                 ui.add_space(theme::SMALL_GAP);
             }
         });
-        let explanation =
-            "Add a job for each result. Those that lack a model or an image are left out";
+        let hover = "Add a job for each result. Those that lack a model or an image are left out";
         let is_possible = offered.num_ready() > 0;
         let queue = main_button(ui, is_possible, icons::QUEUE, &queue_text(offered));
-        view.on_press(&queue.on_hover_text(explanation), |app| {
+        view.on_press(&queue.on_hover_text(hover), |app| {
             app.restoring.queue_outputs(&mut app.cx);
         });
         let cancel = Button::new(with_icon(icons::X, "Cancel"));
@@ -58,10 +57,10 @@ fn output_ui(ui: &mut Ui, index: usize, output: &WorkflowOutput) -> bool {
     wide_frame(ui, card(ui, palette.line), |ui| {
         ui.horizontal(|ui| {
             ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
-                let explanation =
+                let hover =
                     "Fill the form with the prompt, the seed and the settings of this result";
                 let name = format!("Open {} in form", output.name);
-                let button = hint_button(ui, "Open in form", explanation).accessible_name(&name);
+                let button = hint_button(ui, "Open in form", hover).accessible_name(&name);
                 is_opened = button.clicked();
                 ui.with_layout(Layout::left_to_right(Align::Center), |ui| {
                     ui.add(Label::new(RichText::new(&output.name).strong()).truncate());

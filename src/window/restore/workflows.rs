@@ -1,7 +1,6 @@
 //! Workflows of `ComfyUI`: several results of one, as jobs; and a result as one, on the clipboard and in a file.
 
 use std::io;
-use std::path::{Path, PathBuf};
 
 use safelight_core::files::write_atomically;
 use safelight_core::restore::{self, ComfyWorkflow, FileSettings, ForeignSettings, match_model};

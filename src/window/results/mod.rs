@@ -5,8 +5,6 @@
 
 pub mod panel;
 
-use std::path::{Path, PathBuf};
-
 use safelight_core::catalog::{HelperKind, helper_entry};
 use safelight_core::finish::{
     FoundDepth, FoundInterpolator, FoundUpscaler, PostprocessForm, PostprocessOptions, TargetSize,

@@ -5,8 +5,6 @@
 
 pub mod panel;
 
-use std::sync::Arc;
-
 use safelight_core::settings::RuntimeSettings;
 
 use crate::runtimes::{

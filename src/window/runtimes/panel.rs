@@ -15,9 +15,9 @@ const USE_HOVER: &str =
     "Try whether it computes right, and use it. The one in use stays on the disk";
 const NEVER_ON_AMD: &str = "Safelight has not yet run on any AMD GPU.";
 /// Setting below which the section is shown.
-pub(in crate::window) const KEY: &str = "runtime.libtorch";
+pub(crate) const KEY: &str = "runtime.libtorch";
 
-pub(in crate::window) fn card_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
+pub(crate) fn card_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let Some(advice) = view.app.runtimes.advice().cloned() else {
         return;
     };
@@ -68,7 +68,7 @@ pub(in crate::window) fn card_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
 }
 
 /// Beside what the status line says of the device: that a GPU is idle, and the way to the card.
-pub(in crate::window) fn idle_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
+pub(crate) fn idle_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let is_wanted = !view.app.runtimes.has_changed() && view.app.cx.page != MainPage::Welcome;
     let Some(gpu) = view.app.runtimes.idle_gpu().filter(|_| is_wanted) else {
         return;
@@ -81,12 +81,12 @@ pub(in crate::window) fn idle_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     view.on_click(&button, AppCommand::Show(MainPage::Welcome));
 }
 
-fn follow_ui(ui: &mut Ui, view: &mut UiContext<'_>, name: &str, explanation: &str) {
+fn follow_ui(ui: &mut Ui, view: &mut UiContext<'_>, name: &str, hover: &str) {
     failure_ui(ui, view);
     if view.app.runtimes.is_busy() {
         progress_ui(ui, view);
     } else {
-        let button = hint_button(ui, name, explanation);
+        let button = hint_button(ui, name, hover);
         view.on_press(&button, |app| app.runtimes.follow(&app.cx));
     }
 }
@@ -169,7 +169,7 @@ fn is_meant(search: &str) -> bool {
 }
 
 /// `search`: what is looked for in the settings. The answer is whether it was shown.
-pub(in crate::window) fn section_ui(ui: &mut Ui, view: &mut UiContext<'_>, search: &str) -> bool {
+pub(crate) fn section_ui(ui: &mut Ui, view: &mut UiContext<'_>, search: &str) -> bool {
     if !is_meant(search) {
         return false;
     }
@@ -231,10 +231,7 @@ fn is_about(view: &UiContext<'_>, id: &str) -> bool {
 }
 
 fn frame(ui: &Ui) -> Frame {
-    Frame::new()
-        .fill(palette(ui).panel)
-        .corner_radius(theme::RADIUS)
-        .inner_margin(theme::SMALL_GAP)
+    filled_frame(palette(ui).panel, theme::RADIUS, theme::SMALL_GAP)
 }
 
 fn row_ui(ui: &mut Ui, view: &mut UiContext<'_>, row: &RuntimeRow) {
@@ -319,14 +316,14 @@ fn buttons_ui(ui: &mut Ui, view: &mut UiContext<'_>, row: &RuntimeRow) {
     }
     if found.is_own && !found.is_used {
         let is_kept = found.before == PreviousRuntime::Kept;
-        let explanation = if is_kept {
+        let hover = if is_kept {
             "Kept until a job has finished on the runtime in use, so that you can go back to it"
         } else {
             "Delete its folder. Another runtime is used"
         };
         let button = ui.add_enabled(!is_kept, Button::new("Delete…"));
-        let button = button.on_disabled_hover_text(explanation);
-        if pressed(button, explanation, format!("Delete {id}")) {
+        let button = button.on_disabled_hover_text(hover);
+        if pressed(button, hover, format!("Delete {id}")) {
             view.panels.settings.deleted_runtime = Some(id.clone());
         }
     }

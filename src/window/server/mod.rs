@@ -7,7 +7,6 @@ pub mod panel;
 use std::collections::{BTreeSet, HashMap, VecDeque};
 use std::fs;
 use std::io::ErrorKind;
-use std::sync::Arc;
 
 use safelight_core::job::{DeviceChoice, PostprocessKind};
 use safelight_core::job_update::JobOutcome;
@@ -23,7 +22,6 @@ use crate::server::{self, RunningServer, ServerOptions};
 use crate::window::create::choices::MoveTarget;
 use crate::window::create::form::{whole_form, window_jobs};
 use crate::window::gallery::GalleryState;
-use crate::window::notices::NoticeCause;
 use crate::window::prelude::*;
 use crate::window::queue::{JobQueue, RunningJob, StopReason, StoppedJob, WaitingJob};
 

@@ -3,14 +3,12 @@
 pub mod panel;
 
 use std::collections::HashSet;
-use std::path::PathBuf;
-use std::time::Duration;
 
 use crossbeam_channel::{RecvTimeoutError, Sender, bounded};
+use safelight_core::settings::table::Value;
 use safelight_core::settings::{SettingsError, SettingsFile, SettingsNews, SettingsWatch, table};
 
 use crate::window::background::{BackgroundThreads, open_outside};
-use crate::window::commands::FolderSetting;
 use crate::window::desktop::window_position;
 use crate::window::prelude::*;
 
@@ -39,7 +37,7 @@ pub struct SettingsKeeping {
     /// Settings to save, and the file's content now.
     saving: BackgroundTask<(Settings, Result<Settings, SettingsError>)>,
     news: BackgroundTask<SettingsNews>,
-    picking: BackgroundTask<Option<(FolderSetting, PathBuf)>>,
+    picking: BackgroundTask<Option<(&'static str, PathBuf)>>,
     /// The watching ends with it.
     watching: Option<Sender<()>>,
 }
@@ -96,7 +94,7 @@ impl SettingsKeeping {
                 self.change(settings, cx);
                 cx.show(MainPage::Models);
             }
-            SettingsCommand::PickFolder(purpose) => self.pick_folder(purpose, cx),
+            SettingsCommand::PickFolder(key) => self.pick_folder(key, cx),
             SettingsCommand::OpenFile => self.open_file(cx),
             SettingsCommand::Larger => self.change_scale(settings.interface.scale + SCALE_STEP, cx),
             SettingsCommand::Smaller => {
@@ -122,8 +120,8 @@ impl SettingsKeeping {
             Some((_, Err(err))) => self.keep_unsaved(&err, cx),
             None => {}
         }
-        if let Some(Some((purpose, path))) = self.picking.take() {
-            self.take_folder(purpose, path, cx);
+        if let Some(Some((key, path))) = self.picking.take() {
+            self.take_folder(key, &path, cx);
         }
     }
 
@@ -154,30 +152,27 @@ impl SettingsKeeping {
         self.changed_at = Some(cx.now_secs);
     }
 
-    fn pick_folder(&mut self, purpose: FolderSetting, cx: &AppContext) {
-        let title = match purpose {
-            FolderSetting::Output => "Choose the folder for videos",
-            FolderSetting::Images => "Choose the folder for images",
-            FolderSetting::Libtorch => "Choose a libtorch folder",
-            FolderSetting::Models => "Choose a folder with models",
-            FolderSetting::Wildcards => "Choose a folder with wildcard files",
+    fn pick_folder(&mut self, key: &'static str, cx: &AppContext) {
+        let title = match key {
+            "output.folder" => "Choose the folder for videos",
+            "output.images_folder" => "Choose the folder for images",
+            "runtime.libtorch" => "Choose a libtorch folder",
+            "models.folders" => "Choose a folder with models",
+            _ => "Choose a folder with wildcard files",
         };
         self.picking = cx.background.ask(move || {
             let dialog = rfd::FileDialog::new().set_title(title);
-            Some((purpose, dialog.pick_folder()?))
+            Some((key, dialog.pick_folder()?))
         });
     }
 
-    fn take_folder(&mut self, purpose: FolderSetting, path: PathBuf, cx: &mut AppContext) {
-        let mut settings = cx.settings.clone();
-        match purpose {
-            FolderSetting::Output => settings.output.folder = Some(path),
-            FolderSetting::Images => settings.output.images_folder = Some(path),
-            FolderSetting::Libtorch => settings.runtime.libtorch = Some(path),
-            FolderSetting::Models => settings.models.folders.push(path),
-            FolderSetting::Wildcards => settings.models.wildcards.push(path),
-        }
-        self.change(settings, cx);
+    fn take_folder(&mut self, key: &str, path: &Path, cx: &mut AppContext) {
+        let path = Value::from(path.to_string_lossy().into_owned());
+        let value = match cx.settings.values().remove(key) {
+            Some(Value::Array(folders)) => [folders, vec![path]].concat().into(),
+            _ => path,
+        };
+        self.change(cx.settings.with_value(key, Some(value)), cx);
     }
 
     /// Writes what changed, once it has stayed as it is for a moment.

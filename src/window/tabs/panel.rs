@@ -29,13 +29,8 @@ pub(crate) fn tabs_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
 }
 
 pub(crate) fn new_tab_button(ui: &mut Ui, view: &mut UiContext<'_>) {
-    let explanation = "Another form with its own model, prompt and images. The queue is shared";
-    let button = icon_button(
-        ui,
-        icons::PLUS,
-        "New tab",
-        &explained(explanation, "new-tab"),
-    );
+    let hover = "Another form with its own model, prompt and images. The queue is shared";
+    let button = icon_button(ui, icons::PLUS, "New tab", &explained(hover, "new-tab"));
     view.on_click(&button, TabsCommand::New);
 }
 

@@ -10,7 +10,7 @@ use crate::window::tabs::{FormTab, WaitingForm};
 
 impl SafelightApp {
     /// Files may still arrive for forms that are not shown.
-    pub(in crate::window) fn poll_tabs(&mut self) {
+    pub(crate) fn poll_tabs(&mut self) {
         for waiting in self
             .tabs
             .list
@@ -27,7 +27,7 @@ impl SafelightApp {
     }
 
     /// Not while the form is a job's, and only once jobs and a painted mask have left it.
-    pub(in crate::window) fn run_tabs(&mut self, command: TabsCommand) {
+    pub(crate) fn run_tabs(&mut self, command: TabsCommand) {
         let is_painted = self.masking.pending(&self.inputs, &self.cx).is_some();
         if self.queue.editing.is_some() {
             let err = JobError::invalid("the form holds the settings of a job in the queue");
@@ -66,14 +66,14 @@ impl SafelightApp {
     }
 
     /// Returns whether the tab with this id is open, and shown now.
-    pub(in crate::window) fn shows_tab(&mut self, id: u64) -> bool {
+    pub(crate) fn shows_tab(&mut self, id: u64) -> bool {
         if let Some(index) = self.tabs.list.iter().position(|tab| tab.id == id) {
             self.run_tabs(TabsCommand::Show(index));
         }
         self.tabs.active_id() == id
     }
 
-    pub(in crate::window) fn reopen_tab(&mut self, index: usize, tab: FormTab) {
+    pub(crate) fn reopen_tab(&mut self, index: usize, tab: FormTab) {
         let index = index.min(self.tabs.list.len());
         self.tabs.list.insert(index, tab);
         self.run_tabs(TabsCommand::Show(index));

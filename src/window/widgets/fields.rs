@@ -18,10 +18,10 @@ pub const RUN_TO: &str = "to";
 pub fn row<R>(
     ui: &mut Ui,
     label: &str,
-    explanation: &str,
+    hover: &str,
     contents: impl FnOnce(&mut Ui, egui::Id) -> R,
 ) -> R {
-    label_row(ui, label, explanation, None, contents).1
+    label_row(ui, label, hover, None, contents).1
 }
 
 /// Like `row`, with room for a reset button: whether it is shown, the field's name and its default. The first result
@@ -29,7 +29,7 @@ pub fn row<R>(
 fn label_row<R>(
     ui: &mut Ui,
     label: &str,
-    explanation: &str,
+    hover: &str,
     own: Option<(bool, &str, &str)>,
     contents: impl FnOnce(&mut Ui, egui::Id) -> R,
 ) -> (bool, R) {
@@ -41,7 +41,7 @@ fn label_row<R>(
         let label = ui.allocate_ui_with_layout(size, Layout::left_to_right(Align::Center), |ui| {
             ui.set_min_width(width);
             let Some((is_changed, name, value)) = own else {
-                return (group_label(ui, label, explanation), false);
+                return (group_label(ui, label, hover), false);
             };
             ui.set_max_width(width);
             // A long one is small, so that the button next to it fits and all controls begin at one edge.
@@ -53,7 +53,7 @@ fn label_row<R>(
             let is_long = text.size().x > room;
             let text = RichText::new(label);
             let text = if is_long { text.small() } else { text };
-            let label = group_label(ui, text, explanation);
+            let label = group_label(ui, text, hover);
             let to_left = Layout::right_to_left(Align::Center);
             let reset = ui.with_layout(to_left, |ui| is_changed && reset_button(ui, name, value));
             (label, reset.inner)
@@ -70,7 +70,7 @@ fn label_row<R>(
 /// `name` is for screen readers, after "Reset"; `words` is the default.
 pub fn own_row<T: PartialEq>(
     ui: &mut Ui,
-    (label, name, explanation): (&str, &str, &str),
+    (label, name, hover): (&str, &str, &str),
     value: &mut T,
     (default, words): (T, impl Into<String>),
     contents: impl FnOnce(&mut Ui, egui::Id, &mut T),
@@ -78,7 +78,7 @@ pub fn own_row<T: PartialEq>(
     let words = words.into();
     let own = (*value != default, name, words.as_str());
     let contents = |ui: &mut Ui, id| contents(ui, id, value);
-    let is_reset = label_row(ui, label, explanation, Some(own), contents).0;
+    let is_reset = label_row(ui, label, hover, Some(own), contents).0;
     if is_reset {
         *value = default;
     }
@@ -118,8 +118,8 @@ pub fn reset_button(ui: &mut Ui, name: &str, value: &str) -> bool {
     .inner
 }
 
-pub fn group_label(ui: &mut Ui, text: impl Into<RichText>, explanation: &str) -> Response {
-    ui.weak(text.into()).on_hover_text(explanation)
+pub fn group_label(ui: &mut Ui, text: impl Into<RichText>, hover: &str) -> Response {
+    ui.weak(text.into()).on_hover_text(hover)
 }
 
 /// Kind of a note. A coloured sign says it; the words themselves stay plain.
@@ -246,18 +246,18 @@ pub fn field_width(ui: &Ui, wanted: f32) -> f32 {
 }
 
 /// A button of a group of which one may be chosen.
-pub fn choice(ui: &mut Ui, is_chosen: bool, text: &str, explanation: &str) -> Response {
+pub fn choice(ui: &mut Ui, is_chosen: bool, text: &str, hover: &str) -> Response {
     ui.add(Button::selectable(is_chosen, text).frame_when_inactive(true))
-        .on_hover_text(explanation)
+        .on_hover_text(hover)
         .accessible_name(text)
 }
 
 /// Slider over the rest of the row, followed by its value. All of them end at one edge.
-pub fn wide_slider(ui: &mut Ui, slider: Slider<'_>, explanation: &str) -> Response {
+pub fn wide_slider(ui: &mut Ui, slider: Slider<'_>, hover: &str) -> Response {
     let width = ui.available_width() - theme::VALUE_WIDTH - ui.spacing().item_spacing.x;
     ui.spacing_mut().slider_width = width.max(theme::VALUE_WIDTH);
     ui.spacing_mut().interact_size.x = theme::VALUE_WIDTH;
-    number_ui(ui, slider).on_hover_text(explanation)
+    number_ui(ui, slider).on_hover_text(hover)
 }
 
 /// A slider or a number. Numbers look like fields for text, and the handles of sliders are quiet.
@@ -324,10 +324,10 @@ pub fn choose_from<'a, T: PartialEq>(
     choices: impl IntoIterator<Item = (T, impl Into<String>, &'a str)>,
 ) -> Response {
     let shown = list.show_ui(ui, |ui| {
-        for (choice, name, explanation) in choices {
+        for (choice, name, hover) in choices {
             let entry = ui.selectable_value(value, choice, name.into());
-            if !explanation.is_empty() {
-                entry.on_hover_text(explanation);
+            if !hover.is_empty() {
+                entry.on_hover_text(hover);
             }
         }
     });

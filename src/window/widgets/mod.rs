@@ -1,18 +1,18 @@
 //! Widgets: icon buttons, chips, cards, badges, modal windows, and rows of the form.
 
 mod fields;
-pub mod focus;
 pub mod icons;
 pub mod theme;
 
+use egui::accesskit::{Action, ActionRequest, TreeId};
 use egui::containers::menu::{MenuButton, MenuConfig};
 use egui::style::WidgetVisuals;
 use egui::{
-    Align, Align2, Button, Color32, Context, CornerRadius, FontId, Frame, Id, InnerResponse, Label,
-    Layout, Margin, Modal, ModalResponse, PopupCloseBehavior, Pos2, ProgressBar, Rect, Response,
-    RichText, Role, ScrollArea, Sense, Stroke, TextEdit, TextWrapMode, TextureHandle, Ui, Vec2,
-    WidgetInfo, WidgetText, pos2, vec2,
+    InnerResponse, Modal, ModalResponse, Plugin, PopupCloseBehavior, RawInput, Role, TextWrapMode,
+    TextureHandle, WidgetInfo, WidgetText,
 };
+
+use crate::window::layout::prelude::*;
 
 pub use fields::*;
 use theme::ThemeColors;
@@ -22,86 +22,55 @@ pub fn palette(ui: &Ui) -> &'static ThemeColors {
 }
 
 /// A frameless button with an icon alone. `name` is what a screen reader says.
-pub fn icon_button(ui: &mut Ui, icon: char, name: &str, explanation: &str) -> Response {
+pub fn icon_button(ui: &mut Ui, icon: char, name: &str, hover: &str) -> Response {
     ui.add(Button::new(RichText::new(icon).size(theme::ICON)).frame_when_inactive(false))
-        .on_hover_text(explanation)
+        .on_hover_text(hover)
         .accessible_name(name)
 }
 
 /// A button with its name and an explanation.
-pub fn hint_button(ui: &mut Ui, name: &str, explanation: &str) -> Response {
-    ui.button(name).on_hover_text(explanation)
+pub fn hint_button(ui: &mut Ui, name: &str, hover: &str) -> Response {
+    ui.button(name).on_hover_text(hover)
 }
 
 /// Adds explanation and accessible name to a button. Returns whether it was clicked.
-pub fn pressed(
-    button: Response,
-    explanation: impl Into<WidgetText>,
-    name: impl Into<String>,
-) -> bool {
-    button
-        .on_hover_text(explanation)
-        .accessible_name(name)
-        .clicked()
+pub fn pressed(button: Response, hover: impl Into<WidgetText>, name: impl Into<String>) -> bool {
+    button.on_hover_text(hover).accessible_name(name).clicked()
 }
 
 /// A button at the top of a page; where there is little room, its icon alone.
-pub fn page_button(
-    ui: &mut Ui,
-    is_small: bool,
-    icon: char,
-    name: &str,
-    explanation: &str,
-) -> Response {
+pub fn page_button(ui: &mut Ui, is_small: bool, icon: char, name: &str, hover: &str) -> Response {
     if is_small {
-        return icon_button(ui, icon, name, explanation);
+        return icon_button(ui, icon, name, hover);
     }
-    sign_button(ui, icon, name, explanation)
+    sign_button(ui, icon, name, hover)
 }
 
-pub fn sign_button(ui: &mut Ui, icon: char, name: &str, explanation: &str) -> Response {
+pub fn sign_button(ui: &mut Ui, icon: char, name: &str, hover: &str) -> Response {
     ui.button(with_icon(icon, name))
-        .on_hover_text(explanation)
+        .on_hover_text(hover)
         .accessible_name(name)
 }
 
 /// A small button with a word, which may be a switch.
-pub fn word_button(
-    ui: &mut Ui,
-    is_on: bool,
-    word: &str,
-    name: &str,
-    explanation: &str,
-) -> Response {
-    quiet_switch(ui, is_on, RichText::new(word).small(), name, explanation)
+pub fn word_button(ui: &mut Ui, is_on: bool, word: &str, name: &str, hover: &str) -> Response {
+    quiet_switch(ui, is_on, RichText::new(word).small(), name, hover)
 }
 
-pub fn icon_toggle(
-    ui: &mut Ui,
-    is_on: bool,
-    icon: char,
-    name: &str,
-    explanation: &str,
-) -> Response {
+pub fn icon_toggle(ui: &mut Ui, is_on: bool, icon: char, name: &str, hover: &str) -> Response {
     quiet_switch(
         ui,
         is_on,
         RichText::new(icon).size(theme::ICON),
         name,
-        explanation,
+        hover,
     )
 }
 
-fn quiet_switch(
-    ui: &mut Ui,
-    is_on: bool,
-    face: RichText,
-    name: &str,
-    explanation: &str,
-) -> Response {
+fn quiet_switch(ui: &mut Ui, is_on: bool, face: RichText, name: &str, hover: &str) -> Response {
     let button = Button::new(face.color(ink(ui, is_on))).frame_when_inactive(false);
     ui.add(button.selected(is_on))
-        .on_hover_text(explanation)
+        .on_hover_text(hover)
         .accessible_name(name)
 }
 
@@ -147,10 +116,10 @@ pub fn sign(ui: &mut Ui, icon: char, size: f32, colour: Color32) -> Response {
 }
 
 /// A sign whose explanation is shown on hovering.
-pub fn explained_sign(ui: &mut Ui, explanation: &str) -> Response {
+pub fn explained_sign(ui: &mut Ui, hover: &str) -> Response {
     let response = sign(ui, icons::INFO, theme::ICON, palette(ui).weak);
-    response.widget_info(|| WidgetInfo::labeled(Role::Label, true, explanation));
-    response.on_hover_text(explanation)
+    response.widget_info(|| WidgetInfo::labeled(Role::Label, true, hover));
+    response.on_hover_text(hover)
 }
 
 /// A word or a sign with its middle here.
@@ -233,30 +202,23 @@ pub fn with_icon(icon: char, text: &str) -> String {
 }
 
 /// A small rounded button that offers something to take over.
-pub fn chip(ui: &mut Ui, text: &str, explanation: &str) -> Response {
-    chip_of(ui, text, &format!("Example: {text}"), explanation)
-}
-
-/// Like `chip`, with another accessible name.
-pub fn chip_of(ui: &mut Ui, text: &str, name: &str, explanation: &str) -> Response {
+pub fn chip(ui: &mut Ui, text: &str, name: &str, hover: &str) -> Response {
     let palette = palette(ui);
     let button = Button::new(RichText::new(text).small().color(palette.weak))
         .fill(palette.field)
         .corner_radius(CornerRadius::same(12))
         .truncate();
-    ui.add(button)
-        .on_hover_text(explanation)
-        .accessible_name(name)
+    ui.add(button).on_hover_text(hover).accessible_name(name)
 }
 
 /// A chip that a press removes: returns whether it was pressed.
 pub fn removable_chip(ui: &mut Ui, text: &str, kind: &str) -> bool {
     let shown = format!("{text}  {}", icons::X);
-    let (name, explanation) = (
+    let (name, hover) = (
         format!("Remove {kind} {text}"),
         format!("Remove this {kind}"),
     );
-    chip_of(ui, &shown, &name, &explanation).clicked()
+    chip(ui, &shown, &name, &hover).clicked()
 }
 
 /// A field for words to look for; `name` is its hint, too.
@@ -357,10 +319,14 @@ pub fn card(ui: &Ui, edge: Color32) -> Frame {
 
 /// A frame in the colour of fields, of an image or a LoRA.
 pub fn field_frame(ui: &Ui) -> Frame {
+    filled_frame(palette(ui).field, theme::RADIUS, theme::TILE_MARGIN)
+}
+
+pub fn filled_frame(fill: Color32, radius: u8, margin: impl Into<Margin>) -> Frame {
     Frame::new()
-        .fill(palette(ui).field)
-        .corner_radius(theme::RADIUS)
-        .inner_margin(Margin::same(theme::TILE_MARGIN))
+        .fill(fill)
+        .corner_radius(radius)
+        .inner_margin(margin)
 }
 
 /// A frame over the whole width.
@@ -386,11 +352,6 @@ pub fn thin_progress(ui: &mut Ui, part: f32) -> Response {
     progress_bar(ui, ProgressBar::new(part).desired_height(theme::SMALL_GAP))
 }
 
-/// So wide, or as wide as the window has room for a question over it.
-pub fn modal_width(ctx: &Context, wanted: f32) -> f32 {
-    wanted.min(ctx.content_rect().width() - 4.0 * theme::GAP)
-}
-
 /// Something over the window that is to be done or closed before all else, so wide where there is room.
 pub fn modal<R>(
     ctx: &Context,
@@ -399,9 +360,89 @@ pub fn modal<R>(
     contents: impl FnOnce(&mut Ui) -> R,
 ) -> ModalResponse<R> {
     let frame = Frame::popup(&ctx.global_style()).inner_margin(Margin::same(margin));
-    let width = modal_width(ctx, width);
+    let width = width.min(ctx.content_rect().width() - 4.0 * theme::GAP);
     Modal::new(Id::unique(id)).frame(frame).show(ctx, |ui| {
         ui.set_width(width);
         contents(ui)
     })
+}
+
+const RING_GAP: f32 = 2.0;
+
+pub fn install_focus(ctx: &Context) {
+    ctx.add_plugin(FocusScroll::default());
+}
+
+#[derive(Default)]
+struct FocusScroll {
+    focused: Option<Id>,
+    wanted: Option<Id>,
+    /// The keyboard was used last, and not the pointer: nothing moves away under a pointer that presses it.
+    is_walking: bool,
+}
+
+impl Plugin for FocusScroll {
+    fn debug_name(&self) -> &'static str {
+        "focus-scroll"
+    }
+
+    fn input_hook(&mut self, _ctx: &Context, input: &mut RawInput) {
+        for event in &input.events {
+            match event {
+                Event::Key { key, pressed, .. } if *pressed => self.is_walking |= walks(*key),
+                Event::PointerButton { .. } => self.is_walking = false,
+                _ => {}
+            }
+        }
+        if let Some(id) = self.wanted.take() {
+            let request = ActionRequest {
+                action: Action::ScrollIntoView,
+                target_tree: TreeId::ROOT,
+                target_node: id.accesskit_id(),
+                data: None,
+            };
+            input.events.push(Event::AccessKitActionRequest(request));
+        }
+    }
+
+    fn on_end_pass(&mut self, ui: &mut Ui) {
+        let ctx = ui.ctx();
+        let focused = ctx.memory(egui::Memory::focused);
+        let has_moved = std::mem::replace(&mut self.focused, focused) != focused;
+        let response = focused.and_then(|id| ctx.read_response(id));
+        let Some(response) = response.filter(|_| self.is_walking) else {
+            return;
+        };
+        if has_moved && is_hidden(&response) {
+            self.wanted = focused;
+            ctx.request_repaint();
+        }
+        ring(ui, &response);
+    }
+}
+
+fn walks(key: Key) -> bool {
+    matches!(
+        key,
+        Key::Tab | Key::ArrowUp | Key::ArrowDown | Key::ArrowLeft | Key::ArrowRight
+    )
+}
+
+/// Returns whether a part of it is clipped by its container.
+fn is_hidden(response: &Response) -> bool {
+    let seen = response.interact_rect.expand(1.0);
+    !seen.contains_rect(response.rect)
+}
+
+fn ring(ui: &Ui, response: &Response) {
+    let seen = response.interact_rect;
+    if seen.is_positive() {
+        let stroke = Stroke::new(1.5, theme::palette(ui.visuals()).amber);
+        ui.ctx().layer_painter(response.layer_id).rect_stroke(
+            seen.expand(RING_GAP),
+            f32::from(theme::RADIUS),
+            stroke,
+            StrokeKind::Inside,
+        );
+    }
 }

@@ -192,11 +192,11 @@ fn schedule_ui(ui: &mut Ui, form: &mut GenerateForm) {
 }
 
 fn prompt_weights_ui(ui: &mut Ui, form: &mut GenerateForm, default: bool) {
-    let explanation = "Weights of words, such as (word:1.2), as in ComfyUI";
+    let hover = "Weights of words, such as (word:1.2), as in ComfyUI";
     let on = "(word) multiplies the weight by 1.1, (word:1.2) sets it; write \\( for a bracket";
     choice_ui(
         ui,
-        ("Prompt weights", "prompt weights", explanation),
+        ("Prompt weights", "prompt weights", hover),
         (&mut form.options.prompt_weights, default),
         &[
             (true, "On", on.to_owned()),
@@ -211,12 +211,12 @@ pub(super) fn choice_ui<T: Copy + PartialEq>(
     (value, default): (&mut Option<T>, T),
     choices: &[(T, &str, String)],
 ) {
-    let (_, id, explanation) = names;
+    let (_, id, hover) = names;
     let named = |value: T| choices.iter().find(|(choice, ..)| *choice == value);
     let own = named(default).map_or("", |(_, name, _)| name);
     default_row(ui, names, value, (default, own), |ui, label, value| {
         let (name, text) = named(*value).map_or(("", ""), |(_, name, text)| (*name, text.as_str()));
-        let hover = format!("{explanation}. {name}: {text}");
+        let hover = format!("{hover}. {name}: {text}");
         let choices = choices.iter();
         let choices = choices.map(|(choice, name, text)| (*choice, *name, text.as_str()));
         labelled_list(ui, (id, label, &hover), false, value, choices);

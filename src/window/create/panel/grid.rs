@@ -101,7 +101,7 @@ fn choices(view: &UiContext<'_>, spec: &ModelSpec) -> Vec<AxisChoice> {
 }
 
 fn side_ui(ui: &mut Ui, view: &mut UiContext<'_>, choices: &[AxisChoice], side: usize) {
-    let (name, explanation) = match side {
+    let (name, hover) = match side {
         0 => (
             "Across",
             "The setting that differs from column to column of the contact sheet",
@@ -117,7 +117,7 @@ fn side_ui(ui: &mut Ui, view: &mut UiContext<'_>, choices: &[AxisChoice], side: 
         .and_then(|axis| choices.iter().position(|choice| choice.is_of(axis)));
     let before = axis.as_ref().map(|_| known.unwrap_or(usize::MAX));
     let mut chosen = before;
-    row(ui, name, explanation, |ui, label| {
+    row(ui, name, hover, |ui, label| {
         let selected = match (&axis, known) {
             (_, Some(at)) => choices[at].label.as_str(),
             (Some(axis), None) => axis.setting.label(),
@@ -133,7 +133,7 @@ fn side_ui(ui: &mut Ui, view: &mut UiContext<'_>, choices: &[AxisChoice], side: 
             [(None, OFF, "")].into_iter().chain(offered),
         )
         .labelled_by(label)
-        .on_hover_text(explanation);
+        .on_hover_text(hover);
     });
     let Some(at) = chosen else {
         if axis.is_some() {
@@ -166,8 +166,8 @@ fn values_ui(ui: &mut Ui, view: &mut UiContext<'_>, name: &str, side: usize) {
     let Some(axis) = view.form.grid.get_mut(side) else {
         return;
     };
-    let explanation = values_hover(axis.setting);
-    row(ui, "Values", explanation, |ui, _| {
+    let hover = values_hover(axis.setting);
+    row(ui, "Values", hover, |ui, _| {
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
             if !offered.is_empty() {
                 offered_ui(ui, &offered, &mut axis.values)
@@ -179,7 +179,7 @@ fn values_ui(ui: &mut Ui, view: &mut UiContext<'_>, name: &str, side: usize) {
                 .hint_text(axis.setting.example())
                 .desired_width(ui.available_width());
             ui.add(field)
-                .on_hover_text(explanation)
+                .on_hover_text(hover)
                 .accessible_name(format!("Values {}", name.to_lowercase()));
         });
     });

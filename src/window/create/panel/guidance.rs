@@ -22,9 +22,9 @@ pub(super) fn guidance_ui(ui: &mut Ui, form: &mut GenerateForm, spec: &ModelSpec
         GuidanceMode::Cfg if spec.has_two_experts() => experts_ui(ui, form, spec),
         GuidanceMode::Cfg => own_ui(ui, form, spec, GUIDANCE_HOVER),
         GuidanceMode::Distilled => {
-            let explanation = "How strictly the prompt is followed. The model was trained with \
-                              this number, so it costs no time; too high looks harsh";
-            own_ui(ui, form, spec, explanation);
+            let hover = "How strictly the prompt is followed. The model was trained with \
+                        this number, so it costs no time; too high looks harsh";
+            own_ui(ui, form, spec, hover);
             real_ui(ui, form);
         }
         // Without guidance of any kind.
@@ -33,15 +33,15 @@ pub(super) fn guidance_ui(ui: &mut Ui, form: &mut GenerateForm, spec: &ModelSpec
     }
 }
 
-fn own_ui(ui: &mut Ui, form: &mut GenerateForm, spec: &ModelSpec, explanation: &str) {
+fn own_ui(ui: &mut Ui, form: &mut GenerateForm, spec: &ModelSpec, hover: &str) {
     let default = spec.defaults.sampling.guidance_scale;
     default_row(
         ui,
-        (GUIDANCE, "guidance", explanation),
+        (GUIDANCE, "guidance", hover),
         &mut form.sampling.guidance_scale,
         (default, default.to_string()),
         |ui, label, scale| {
-            wide_slider(ui, guidance_slider(scale, SCALES), explanation).labelled_by(label);
+            wide_slider(ui, guidance_slider(scale, SCALES), hover).labelled_by(label);
         },
     );
 }
@@ -79,10 +79,10 @@ fn experts_ui(ui: &mut Ui, form: &mut GenerateForm, spec: &ModelSpec) {
         ("High noise", "composition and motion", &mut scales.0),
         ("Low noise", "details", &mut scales.1),
     ] {
-        let explanation = format!("How strictly the expert for {task} follows the prompt");
-        row(ui, noise, &explanation, |ui, _| {
+        let hover = format!("How strictly the expert for {task} follows the prompt");
+        row(ui, noise, &hover, |ui, _| {
             let slider = guidance_slider(scale, SCALES);
-            wide_slider(ui, slider, &explanation)
+            wide_slider(ui, slider, &hover)
                 .accessible_name(format!("Guidance, {}", noise.to_lowercase()));
         });
     }
@@ -116,15 +116,15 @@ pub(super) fn guider_ui(ui: &mut Ui, form: &mut GenerateForm, spec: &ModelSpec) 
             longest,
             momentum,
         }) => {
-            let explanation = "Share kept of the parallel guidance component, which oversaturates: \
-                              0 removes it, 1 keeps it";
-            named_number_ui(ui, "APG eta", explanation, eta, Guider::ETA);
-            let explanation = "How far guidance may push a step; large results need more, and 0 \
-                              sets no limit";
-            named_number_ui(ui, "Norm threshold", explanation, longest, Guider::LONGEST);
-            let explanation = "How much of the earlier steps' guidance is added: below 0 it is \
-                              taken off, which gives each step a fresh direction";
-            named_number_ui(ui, "Momentum", explanation, momentum, Guider::MOMENTUM);
+            let hover = "Share kept of the parallel guidance component, which oversaturates: \
+                        0 removes it, 1 keeps it";
+            named_number_ui(ui, "APG eta", hover, eta, Guider::ETA);
+            let hover = "How far guidance may push a step; large results need more, and 0 \
+                        sets no limit";
+            named_number_ui(ui, "Norm threshold", hover, longest, Guider::LONGEST);
+            let hover = "How much of the earlier steps' guidance is added: below 0 it is \
+                        taken off, which gives each step a fresh direction";
+            named_number_ui(ui, "Momentum", hover, momentum, Guider::MOMENTUM);
         }
         Some(Guider::SkipLayers {
             blocks,
@@ -132,9 +132,9 @@ pub(super) fn guider_ui(ui: &mut Ui, form: &mut GenerateForm, spec: &ModelSpec) 
             part,
         }) => {
             blocks_ui(ui, blocks);
-            let explanation = "How far each step moves away from the answer with skipped blocks: \
-                              higher is firmer, and too high looks harsh";
-            named_number_ui(ui, "Skip scale", explanation, scale, Guider::SKIP_SCALE);
+            let hover = "How far each step moves away from the answer with skipped blocks: \
+                        higher is firmer, and too high looks harsh";
+            named_number_ui(ui, "Skip scale", hover, scale, Guider::SKIP_SCALE);
             let hover = "The part of the steps with the extra pass, from 0 to 1; its first step \
                         runs without. Each step with it takes one more pass";
             row(ui, "Skipping part", hover, |ui, _| {

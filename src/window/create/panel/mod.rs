@@ -1,20 +1,20 @@
-//! The form: model, prompt, input images, size and all other settings of a job.
+//! The form: model, prompt, input images, size and all other settings of a job; and the hint above Generate: why it is
+//! disabled, or what the selected model does not use, with a button that helps.
 
 pub(crate) mod advanced;
 mod grid;
 mod guidance;
 mod parameters;
-pub(crate) mod submit_hints;
 
-use crate::window::inputs;
+use egui::{TextWrapMode, WidgetText};
+
+use crate::window::create::choices::MaskOf;
+use crate::window::inputs::panel::slot::slot_words;
+use crate::window::inputs::panel::{PAINT_MASK_HOVER, paint_control_mask_hover};
 use crate::window::layout::prelude::*;
-use crate::window::library::rows::needs_text;
-use crate::window::loras;
-use crate::window::prompt;
-
 use crate::window::layout::status::header_ui;
-use crate::window::queue;
-use crate::window::tabs;
+use crate::window::library::rows::needs_text;
+use crate::window::{inputs, loras, prompt, queue, tabs};
 
 pub(crate) fn create_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let margin = Margin {
@@ -54,9 +54,9 @@ pub(crate) fn create_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
 }
 
 fn model_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
-    let explanation = "The model that makes the result. Folders with more models are added in the \
-                      settings";
-    let label = group_label(ui, "Model", explanation);
+    let hover = "The model that makes the result. Folders with more models are added in the \
+                settings";
+    let label = group_label(ui, "Model", hover);
     if view.app.cx.models.are_loading {
         ui.label("Looking for models…");
     } else if view.app.cx.models.all().is_empty() {
@@ -162,4 +162,203 @@ fn searched_ui(ui: &mut Ui, view: &UiContext<'_>) {
                 wide_note(ui, &format!("{folder}{missing}"), NoteTone::Hint);
             }
         });
+}
+
+/// The rest is in the hover text.
+const MAX_LINES: usize = 3;
+const REMOVE: &str = "Remove";
+const REMOVE_HOVER: &str = "Take it out of the form. Files on the disk stay";
+const CHOOSE: &str = "Choose…";
+const PAINT: &str = "Paint…";
+
+struct SubmitHint {
+    text: String,
+    tone: NoteTone,
+    help: Option<HelpButton>,
+}
+
+struct HelpButton {
+    name: &'static str,
+    hover: String,
+    commands: Vec<AppCommand>,
+}
+
+impl HelpButton {
+    fn new(name: &'static str, hover: &str, command: impl Into<AppCommand>) -> Self {
+        Self {
+            name,
+            hover: hover.to_owned(),
+            commands: vec![command.into()],
+        }
+    }
+}
+
+pub(crate) fn submit_hint_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
+    let Some(SubmitHint { text, tone, help }) = submit_hint(view) else {
+        return;
+    };
+    let icon_width = tone
+        .icon()
+        .map_or(0.0, |_| theme::SMALL_TEXT + theme::SMALL_GAP);
+    let job = lines(ui, &text, icon_width, help.as_ref());
+    let height = ui.fonts_mut(|fonts| fonts.layout_job(job.clone())).size().y;
+    reserved(ui, height.max(theme::HINT_HEIGHT), |ui| {
+        ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
+            if let Some(help) = help {
+                ui.spacing_mut().button_padding.y = 2.0;
+                let button = Button::new(RichText::new(help.name).small());
+                if ui.add(button).on_hover_text(help.hover).clicked() {
+                    view.commands.extend(help.commands);
+                }
+            }
+            ui.with_layout(Layout::left_to_right(Align::Center), |ui| {
+                ui.spacing_mut().item_spacing.x = theme::SMALL_GAP;
+                if let Some(icon) = tone.icon() {
+                    sign(ui, icon, theme::SMALL_TEXT, tone.colour(palette(ui)));
+                }
+                ui.add(Label::new(job).wrap()).on_hover_text(&text);
+            });
+        });
+    });
+}
+
+fn lines(ui: &Ui, text: &str, icon_width: f32, help: Option<&HelpButton>) -> LayoutJob {
+    let font = TextStyle::Small.resolve(ui.style());
+    let spacing = ui.spacing();
+    let taken = help.map_or(0.0, |help| {
+        let name = WidgetText::from(RichText::new(help.name).small());
+        let name = name.into_galley(ui, Some(TextWrapMode::Extend), 0.0, TextStyle::Small);
+        name.size().x + 2.0 * spacing.button_padding.x + spacing.item_spacing.x
+    });
+    let width = ui.available_width() - taken - icon_width;
+    let mut job = LayoutJob::simple(text.to_owned(), font, palette(ui).text, width);
+    job.wrap.max_rows = MAX_LINES;
+    job
+}
+
+fn submit_hint(view: &UiContext<'_>) -> Option<SubmitHint> {
+    let spec = view.model()?;
+    if let Some(err) = view.app.cx.field_errors.first() {
+        let (help, text) = help_with(err.field, view, spec).unzip();
+        let text = text.flatten().unwrap_or_else(|| sentence(&err.message));
+        let is_missing = (err.field != "extend" && help.is_some())
+            || (err.field == "control" && inputs::panel::controls::is_incomplete(view));
+        let tone = if is_missing {
+            NoteTone::Warning
+        } else {
+            NoteTone::Error
+        };
+        return Some(SubmitHint { text, tone, help });
+    }
+    let mut parked = parked(view, spec);
+    if parked.is_empty() {
+        return None;
+    }
+    let text = match parked.as_slice() {
+        [(_, text, _)] => text.clone(),
+        several => {
+            let names: Vec<&str> = several.iter().map(|(name, ..)| name.as_str()).collect();
+            format!("Not used by this model: {}", names.join(", "))
+        }
+    };
+    // LoRAs are named by their number: the last one is taken out first.
+    parked.reverse();
+    let said: Vec<String> = parked.iter().map(|(_, text, _)| text.clone()).collect();
+    Some(SubmitHint {
+        text,
+        tone: NoteTone::Hint,
+        help: Some(HelpButton {
+            name: REMOVE,
+            hover: format!("{}\n{REMOVE_HOVER}", said.join("\n")),
+            commands: parked.into_iter().map(|(.., command)| command).collect(),
+        }),
+    })
+}
+
+/// The button for a field with an error, and a better text than the field's where there is one.
+fn help_with(
+    field: &str,
+    view: &UiContext<'_>,
+    spec: &ModelSpec,
+) -> Option<(HelpButton, Option<String>)> {
+    let inputs = &view.app.inputs;
+    let has = |slot| inputs.get(slot).is_some();
+    let choose = |slot| {
+        let hover = slot_words(slot, Some(spec)).choose;
+        HelpButton::new(CHOOSE, hover, InputsCommand::Pick(slot))
+    };
+    let help = match field {
+        "image" if !has(InputSlot::Start) => choose(InputSlot::Start),
+        "last-image" if !has(InputSlot::End) => choose(InputSlot::End),
+        "mask" if !has(InputSlot::Mask) && has(InputSlot::Start) => {
+            HelpButton::new(PAINT, PAINT_MASK_HOVER, MaskCommand::Open(MaskOf::Start))
+        }
+        "control" if !has(InputSlot::Control) => choose(InputSlot::Control),
+        "control" => {
+            let index = inputs.lacks_control_mask(spec)?;
+            let mut controls = inputs.inputs_in(InputSlot::Control).iter();
+            if controls.any(|input| input.control.network.is_none()) {
+                return None;
+            }
+            let paint = MaskCommand::Open(MaskOf::Control(index));
+            HelpButton::new(PAINT, paint_control_mask_hover(Some(spec)), paint)
+        }
+        "extend" if view.inputs().extend.is_some() => return extend_elsewhere(view, spec),
+        "lora" => {
+            let is_gone = |lora| view.app.loras.is_gone(lora);
+            let at = view.form.loras.iter().position(is_gone)?;
+            HelpButton::new(REMOVE, REMOVE_HOVER, LorasCommand::Remove(at))
+        }
+        _ => return None,
+    };
+    Some((help, None))
+}
+
+/// For a model that cannot extend a video: the installed one of its family that can.
+fn extend_elsewhere(
+    view: &UiContext<'_>,
+    spec: &ModelSpec,
+) -> Option<(HelpButton, Option<String>)> {
+    let can_extend = |other: &&ModelSpec| {
+        other.family == spec.family && other.id != spec.id && other.can_extend()
+    };
+    let mut models = view.app.cx.models.all().iter();
+    let other = models.find(can_extend).filter(|_| !spec.can_extend())?;
+    let hover = format!("Choose {}. The video and the prompt stay", other.name);
+    let help = HelpButton::new("Switch", &hover, LibraryCommand::Choose(other.id.clone()));
+    let text = format!("{} cannot continue a video. Use {}.", spec.name, other.name);
+    Some((help, Some(text)))
+}
+
+/// Inputs that the selected model does not use: name, reason, and the command that removes it.
+fn parked(view: &UiContext<'_>, spec: &ModelSpec) -> Vec<(String, String, AppCommand)> {
+    let mut parked = Vec::new();
+    for slot in InputSlot::ALL {
+        if let Some(why) = view.app.inputs.parked(slot, view.form, spec) {
+            let name = slot_words(slot, None).heading.to_lowercase();
+            parked.push((name, why.to_owned(), InputsCommand::Remove(slot).into()));
+        }
+    }
+    for index in 0..view.app.inputs.inputs_in(InputSlot::Control).len() {
+        if view.app.inputs.is_control_mask_parked(index, spec) {
+            let why = if spec.limits.controls.takes_masks {
+                "This ControlNet takes no mask. The mask of the control image is kept."
+            } else {
+                "This model takes no mask of a control image. The mask is kept."
+            };
+            let remove = InputsCommand::RemoveControlMask(index);
+            parked.push(("control mask".to_owned(), why.to_owned(), remove.into()));
+        }
+    }
+    for (index, lora) in view.form.loras.iter().enumerate() {
+        if view.app.loras.is_parked(lora) {
+            let text = format!(
+                "The LoRA {} is not for this model. It is kept.",
+                lora.name()
+            );
+            let remove = LorasCommand::Remove(index).into();
+            parked.push((lora.name().clone(), text, remove));
+        }
+    }
+    parked
 }

@@ -58,7 +58,7 @@ pub(super) fn parameters_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
 
 fn size_ui(ui: &mut Ui, view: &mut UiContext<'_>, spec: &ModelSpec) {
     let word = result_word(spec.family.makes_images);
-    let explanation = format!(
+    let hover = format!(
         "Width and height of the {word} in pixels. Larger takes longer and needs more memory"
     );
     let auto = auto_text(spec, view);
@@ -66,7 +66,7 @@ fn size_ui(ui: &mut Ui, view: &mut UiContext<'_>, spec: &ModelSpec) {
     let own_text = format!("The model's own  {own_width} × {own_height}");
     let follows = GenerateForm::default().shown_size(spec, view.inputs().size());
     let is_own_offered = view.form.size == SizeChoice::Own || follows != (own_width, own_height);
-    let names = ("Size", "size", explanation.as_str());
+    let names = ("Size", "size", hover.as_str());
     let default = (SizeChoice::Auto, auto.as_str());
     let mut size = view.form.size;
     own_row(ui, names, &mut size, default, |ui, label, size| {
@@ -101,10 +101,7 @@ fn size_ui(ui: &mut Ui, view: &mut UiContext<'_>, spec: &ModelSpec) {
                     *size = SizeChoice::Custom;
                 }
             });
-        response
-            .response
-            .labelled_by(label)
-            .on_hover_text(&explanation);
+        response.response.labelled_by(label).on_hover_text(&hover);
     });
     view.form.size = size;
     if view.form.size == SizeChoice::Custom {
@@ -115,8 +112,8 @@ fn size_ui(ui: &mut Ui, view: &mut UiContext<'_>, spec: &ModelSpec) {
 
 fn custom_size_ui(ui: &mut Ui, form: &mut GenerateForm, spec: &ModelSpec) {
     let multiple = spec.limits.size_multiple;
-    let explanation = format!("In pixels, a multiple of {multiple}");
-    row(ui, "", &explanation, |ui, _| {
+    let hover = format!("In pixels, a multiple of {multiple}");
+    row(ui, "", &hover, |ui, _| {
         ui.spacing_mut().item_spacing.x = theme::SMALL_GAP;
         let button_width = theme::SEED_DICE_WIDTH + 2.0 * theme::SMALL_GAP;
         let width = ((ui.available_width() - button_width) / 2.0).floor();
@@ -126,7 +123,7 @@ fn custom_size_ui(ui: &mut Ui, form: &mut GenerateForm, spec: &ModelSpec) {
                 .speed(f64::from(multiple) / 8.0)
                 .suffix(" px");
             let field = number(ui, width, value);
-            field.on_hover_text(&explanation).accessible_name(name);
+            field.on_hover_text(&hover).accessible_name(name);
         };
         edge_ui(ui, &mut form.width, width, "Width");
         ui.spacing_mut().button_padding.x = theme::ICON_PADDING;
@@ -179,30 +176,30 @@ fn aspect_text(spec: &ModelSpec, across: u32, down: u32) -> String {
 
 fn count_ui(ui: &mut Ui, view: &mut UiContext<'_>, spec: &ModelSpec) {
     let mut most = MAX_REPEATS;
-    let mut explanation = "Videos generated one after the other, with consecutive seeds";
+    let mut hover = "Videos generated one after the other, with consecutive seeds";
     if spec.takes_batches() {
         most = spec.limits.max_batch;
-        explanation = "Images generated together, with consecutive seeds. Larger batches need more \
+        hover = "Images generated together, with consecutive seeds. Larger batches need more \
       memory";
     }
     default_row(
         ui,
-        ("Batch", "batch", explanation),
+        ("Batch", "batch", hover),
         &mut view.form.batch_size,
         (1, "1"),
         |ui, label, count| {
-            wide_slider(ui, Slider::new(count, 1..=most), explanation).labelled_by(label);
+            wide_slider(ui, Slider::new(count, 1..=most), hover).labelled_by(label);
         },
     );
     said_ui(ui, view, &["batch"]);
 }
 
 fn sections_ui(ui: &mut Ui, view: &mut UiContext<'_>, spec: &ModelSpec) {
-    let explanation = "How long the video is. It is made section by section, and each can be \
-                      watched as soon as it is done";
+    let hover = "How long the video is. It is made section by section, and each can be \
+                watched as soon as it is done";
     default_row(
         ui,
-        (LENGTH, "length", explanation),
+        (LENGTH, "length", hover),
         &mut view.form.secs,
         (DEFAULT_SECS, seconds_text(DEFAULT_SECS)),
         |ui, label, secs| {
@@ -210,7 +207,7 @@ fn sections_ui(ui: &mut Ui, view: &mut UiContext<'_>, spec: &ModelSpec) {
                 .logarithmic(true)
                 .fixed_decimals(1)
                 .suffix(" s");
-            wide_slider(ui, slider, explanation).labelled_by(label);
+            wide_slider(ui, slider, hover).labelled_by(label);
         },
     );
     field_hint(ui, &sections_text(view, spec));
@@ -254,11 +251,11 @@ fn sections_text(view: &UiContext<'_>, spec: &ModelSpec) -> String {
 }
 
 fn length_ui(ui: &mut Ui, view: &mut UiContext<'_>, spec: &ModelSpec) {
-    let explanation = "How long the video is. One frame is an image";
+    let hover = "How long the video is. One frame is an image";
     let default = spec.defaults.num_frames;
     default_row(
         ui,
-        (LENGTH, "length", explanation),
+        (LENGTH, "length", hover),
         &mut view.form.num_frames,
         (default, format!("{default} frames")),
         |ui, label, num_frames| {
@@ -273,7 +270,7 @@ fn length_ui(ui: &mut Ui, view: &mut UiContext<'_>, spec: &ModelSpec) {
                 .step_by(f64::from(stride))
                 .show_value(false);
             if number_ui(ui, slider)
-                .on_hover_text(explanation)
+                .on_hover_text(hover)
                 .labelled_by(label)
                 .changed()
             {
@@ -325,9 +322,9 @@ fn secs_text(secs: f64, fps: f64) -> String {
 
 pub(super) fn seed_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let word = result_word(view.makes_images());
-    let explanation =
+    let hover =
         format!("Seed of the random noise. The same seed and settings make the same {word}");
-    row(ui, "Seed", &explanation, |ui, label| {
+    row(ui, "Seed", &hover, |ui, label| {
         // Close together: a seed of nine digits is seen whole.
         ui.spacing_mut().item_spacing.x = theme::SMALL_GAP;
         ui.spacing_mut().button_padding.x = theme::SMALL_GAP;
@@ -345,7 +342,7 @@ pub(super) fn seed_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
             if text.len() > SEEN_DIGITS {
                 ui.label(text);
             }
-            ui.label(&explanation);
+            ui.label(&hover);
         });
         if response.changed() {
             view.form.type_seed(text);

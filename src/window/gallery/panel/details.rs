@@ -11,7 +11,7 @@ use safelight_core::job::PostprocessKind;
 use safelight_core::media::{SoundCodec, VideoInfo, thumbnail_size};
 
 use crate::window::create::choices::TrashRequest;
-use crate::window::gallery::panel::{grouped, tags};
+use crate::window::gallery::panel::{grouped, tags_ui};
 use crate::window::layout::prelude::*;
 use crate::window::results;
 
@@ -60,7 +60,7 @@ pub(super) fn details_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
             }
             file_actions_ui(ui, view, &entry);
             actions_ui(ui, view, &entry);
-            tags::tags_ui(ui, view);
+            tags_ui(ui, view);
             if num_chosen <= 1 {
                 prompt_ui(ui, view, &entry);
                 facts_ui(ui, view, &entry);
@@ -369,9 +369,9 @@ pub(super) fn file_actions_ui(ui: &mut Ui, view: &mut UiContext<'_>, entry: &Gal
         for action in files_of(view, entry) {
             let (icon, name) = (action.icon, action.name.as_str());
             let is_clicked = if icon == icons::STAR {
-                icon_toggle(ui, is_favourite, icon, name, action.explanation).clicked()
+                icon_toggle(ui, is_favourite, icon, name, action.hover).clicked()
             } else {
-                icon_button(ui, icon, name, action.explanation).clicked()
+                icon_button(ui, icon, name, action.hover).clicked()
             };
             if let Some(command) = action.command.filter(|_| is_clicked) {
                 view.push(command);

@@ -232,7 +232,7 @@ pub(super) fn cell_ui(
 }
 
 /// Text for screen readers.
-pub(in crate::window) fn name_of(entry: &GalleryItem) -> String {
+pub(crate) fn name_of(entry: &GalleryItem) -> String {
     let prompt = entry.facts().map_or("", |facts| facts.prompt.as_str());
     let what = if prompt.is_empty() {
         entry.file_name()
@@ -252,7 +252,7 @@ pub(in crate::window) fn name_of(entry: &GalleryItem) -> String {
 }
 
 /// The image in its own shape, or a quiet sign; tells why there is none.
-pub(in crate::window) fn image_ui(
+pub(crate) fn image_ui(
     ui: &Ui,
     view: &UiContext<'_>,
     entry: &Arc<GalleryItem>,
@@ -341,7 +341,7 @@ fn edge_ui(
         .rect_stroke(response.rect, radius, edge, StrokeKind::Inside);
 }
 
-pub(in crate::window) fn hover_ui(ui: &mut Ui, entry: &GalleryItem, broken: Option<&str>) {
+pub(crate) fn hover_ui(ui: &mut Ui, entry: &GalleryItem, broken: Option<&str>) {
     ui.set_max_width(theme::CARD_WIDTH * 0.8);
     let why = match &entry.reading {
         ItemReading::Broken(why) => Some(why.as_str()),

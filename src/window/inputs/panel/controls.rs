@@ -8,10 +8,10 @@ use crate::window::downloads::panel::get_button;
 use crate::window::inputs::ChosenInput;
 use crate::window::inputs::panel::REMOVE_IMAGE_HOVER;
 use crate::window::inputs::panel::references::add_ui;
+use crate::window::inputs::panel::slot::slot_words;
 use crate::window::inputs::panel::slot::{
     control_mask_ui, facts_ui, name_ui, seen, shown_ui, thumb_ui,
 };
-use crate::window::inputs::panel::slot_words::slot_words;
 use crate::window::layout::prelude::*;
 use crate::window::thumbnails::EDGES_SIDE;
 
@@ -29,7 +29,7 @@ pub(super) fn controls_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     ui.add_space(theme::SMALL_GAP);
     ui.horizontal(|ui| {
         let words = slot_words(InputSlot::Control, view.model());
-        group_label(ui, words.heading, words.explanation);
+        group_label(ui, words.heading, words.hover);
         if takes.most > 1 {
             ui.weak(format!("{} of {}", controls.len(), takes.most as usize));
         }
@@ -54,7 +54,7 @@ pub(super) fn controls_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
 }
 
 /// Returns whether there is an image whose network, or its mask, is not chosen yet, which is shown where it is chosen.
-pub(in crate::window) fn is_incomplete(view: &UiContext<'_>) -> bool {
+pub(crate) fn is_incomplete(view: &UiContext<'_>) -> bool {
     let Some(spec) = view.model() else {
         return false;
     };

@@ -81,7 +81,7 @@ pub(super) fn notes_ui(ui: &mut Ui, view: &UiContext<'_>) {
 }
 
 /// Over a shown image of the form: the cropped part is darkened. `shown`: rectangle of the whole image.
-pub(in crate::window) fn crop_ui(ui: &Ui, view: &UiContext<'_>, area: Rect, shown: Rect) {
+pub(crate) fn crop_ui(ui: &Ui, view: &UiContext<'_>, area: Rect, shown: Rect) {
     if view.app.watch.mode != ViewerMode::File || !is_cropped(view) {
         return;
     }

@@ -1,19 +1,18 @@
 //! The images that a result is made from: the places that the model has, how images are fitted, how much of one
 //! stays, and what is said while files are held over the window.
 
-pub(in crate::window) mod controls;
-pub(in crate::window) mod crop;
+pub(crate) mod controls;
+pub(crate) mod crop;
 mod references;
-mod slot;
-pub(crate) mod slot_words;
+pub(crate) mod slot;
 
 use egui::{Area, Order};
 use safelight_core::job::ResizeMode;
 use safelight_core::model::{ImageRole, InputUse};
 
 use crate::window::inputs::SlotRules;
+use crate::window::inputs::panel::slot::slot_words;
 use crate::window::inputs::panel::slot::{paint_button, slot_ui};
-use crate::window::inputs::panel::slot_words::slot_words;
 use crate::window::layout::prelude::*;
 use crate::window::viewer::panel::drop_zones::zones_ui;
 
@@ -26,7 +25,7 @@ const VIDEO_HOVER: &str =
 const REMOVE_IMAGE_HOVER: &str = "Continue without it";
 const DROP_IMAGE: &str = "Drop an image here, or choose a file…";
 
-pub(in crate::window) fn inputs_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
+pub(crate) fn inputs_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let slots: Vec<InputSlot> = InputSlot::ALL
         .into_iter()
         .filter(|slot| !slot.is_list() && is_shown(view, *slot))
@@ -124,7 +123,7 @@ fn heading_ui(ui: &mut Ui, view: &UiContext<'_>, slot: InputSlot) {
         _ => words.heading,
     };
     ui.horizontal(|ui| {
-        group_label(ui, heading, words.explanation);
+        group_label(ui, heading, words.hover);
         if is_missing(view, slot) {
             ui.label(RichText::new("needed").small().color(palette(ui).amber));
         }
@@ -154,14 +153,14 @@ fn pair_ui(ui: &mut Ui, view: &mut UiContext<'_>, slots: &[InputSlot]) {
 }
 
 fn swap_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
-    let explanation = if view.app.inputs.video().is_some() {
+    let hover = if view.app.inputs.video().is_some() {
         "A video can only be at the start"
     } else {
         "Swap the start and the end image"
     };
     ui.add_enabled_ui(view.app.inputs.can_swap(), |ui| {
-        let button = icon_button(ui, icons::SWAP, "Swap images", explanation);
-        let button = button.on_disabled_hover_text(explanation);
+        let button = icon_button(ui, icons::SWAP, "Swap images", hover);
+        let button = button.on_disabled_hover_text(hover);
         view.on_click(&button, InputsCommand::Swap);
     });
 }
@@ -236,7 +235,7 @@ fn strength_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     };
     let all = view.inputs();
     let is_base = all.image.is_some() && spec.image_role != ImageRole::FirstFrame;
-    let (default, explanation) = if is_base {
+    let (default, hover) = if is_base {
         (
             spec.defaults.sampling.strength,
             "Denoising strength: low values change details, 0.5 keeps the composition, 1 ignores \
@@ -255,14 +254,14 @@ fn strength_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     };
     default_row(
         ui,
-        ("Denoising strength", "denoising strength", explanation),
+        ("Denoising strength", "denoising strength", hover),
         &mut view.form.sampling.strength,
         (default, format!("{default:.2}")),
         |ui, label, strength| {
             let slider = Slider::new(strength, 0.0..=1.0)
                 .step_by(0.01)
                 .max_decimals(2);
-            wide_slider(ui, slider, explanation).labelled_by(label);
+            wide_slider(ui, slider, hover).labelled_by(label);
         },
     );
     let sampling = view.form.sampling_for(&spec);
@@ -291,7 +290,7 @@ fn keep_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
 }
 
 /// While files are held over the window: says what will happen.
-pub(in crate::window) fn drop_overlay(ui: &Ui, view: &mut UiContext<'_>) {
+pub(crate) fn drop_overlay(ui: &Ui, view: &mut UiContext<'_>) {
     if view.app.drops.held.is_none() {
         return;
     }

@@ -5,7 +5,7 @@ use safelight_core::job::{InputMedia, PROMPT_STRENGTHS};
 
 use crate::window::downloads::panel::get_button;
 use crate::window::inputs::panel::slot::{drop_target, seen, shown_ui, thumb_ui};
-use crate::window::inputs::panel::slot_words::{slot_noun, slot_words};
+use crate::window::inputs::panel::slot::{slot_noun, slot_words};
 use crate::window::inputs::panel::{DROP_IMAGE, REMOVE_IMAGE_HOVER, field_of};
 use crate::window::inputs::{ChosenInput, SlotRules};
 use crate::window::layout::prelude::*;
@@ -27,7 +27,7 @@ pub(super) fn references_ui(ui: &mut Ui, view: &mut UiContext<'_>, slot: InputSl
     ui.add_space(theme::SMALL_GAP);
     ui.horizontal(|ui| {
         let words = slot_words(slot, view.model());
-        group_label(ui, words.heading, words.explanation);
+        group_label(ui, words.heading, words.hover);
         if missing.is_none() && most > 0 {
             ui.weak(format!("{} of {most}", references.len()));
         }
@@ -147,9 +147,9 @@ fn buttons_ui(
     for (to, is_possible, icon, side) in moves {
         let name = format!("Move {kind} {number} to the {side}");
         ui.add_enabled_ui(is_possible, |ui| {
-            let explanation = "The prompt counts the images from the left. They can be dragged, \
-                              too";
-            let button = icon_button(ui, icon, &name, explanation);
+            let hover = "The prompt counts the images from the left. They can be dragged, \
+                        too";
+            let button = icon_button(ui, icon, &name, hover);
             view.on_click(&button, InputsCommand::MoveOne(slot, index, to));
         });
     }
@@ -178,7 +178,7 @@ pub(super) fn add_ui(ui: &mut Ui, view: &mut UiContext<'_>, slot: InputSlot, is_
     } else {
         (icons::PLUS.to_string(), theme::COUNT_SIZE)
     };
-    let words = (words.choose, words.explanation);
+    let words = (words.choose, words.hover);
     if drop_target(ui, view, response, words, text) {
         view.push(InputsCommand::Pick(slot));
     }

@@ -1,12 +1,13 @@
-//! The slot of an input image, and that of a control's mask.
+//! The slot of an input image, and that of a control's mask, with headings, buttons and explanations for the selected
+//! model.
 
 use egui::Direction;
 use safelight_core::gallery::THUMB_SIDE;
 use safelight_core::job::InputMedia;
+use safelight_core::model::{ControlKind, ImageRole};
 
 use crate::window::create::choices::{ControlPart, MaskOf};
 use crate::window::inputs::ChosenInput;
-use crate::window::inputs::panel::slot_words::{slot_noun, slot_words};
 use crate::window::inputs::panel::{
     DROP_IMAGE, EDIT_MASK_HOVER, REMOVE_IMAGE_HOVER, VIDEO_MASK_UNPAINTED,
     paint_control_mask_hover, pixels_text,
@@ -55,7 +56,7 @@ fn empty_ui(ui: &mut Ui, view: &mut UiContext<'_>, slot: InputSlot, is_narrow: b
     };
     let size = vec2(ui.available_width(), height);
     let (rect, response) = ui.allocate_exact_size(size, Sense::click());
-    let words = (words.choose, words.explanation);
+    let words = (words.choose, words.hover);
     if drop_target(ui, view, response, words, (text, theme::SMALL_TEXT)) {
         view.push(InputsCommand::Pick(slot));
     }
@@ -67,7 +68,7 @@ pub(super) fn drop_target(
     ui: &Ui,
     view: &UiContext<'_>,
     response: Response,
-    (name, explanation): (&str, &str),
+    (name, hover): (&str, &str),
     (text, size): (String, f32),
 ) -> bool {
     let (palette, rect) = (palette(ui), response.rect);
@@ -87,7 +88,7 @@ pub(super) fn drop_target(
     let galley = ui.painter().layout_job(job);
     let top = rect.center_top() + vec2(0.0, (rect.height() - galley.size().y) / 2.0);
     ui.painter().galley(top, galley, ink);
-    response.on_hover_text(explanation).clicked() && !is_busy
+    response.on_hover_text(hover).clicked() && !is_busy
 }
 
 fn dashed_frame(ui: &Ui, rect: Rect, colour: Color32) {
@@ -247,19 +248,19 @@ fn buttons_ui(ui: &mut Ui, view: &mut UiContext<'_>, slot: InputSlot, input: &In
     }
 }
 
-pub(super) fn paint_button(ui: &mut Ui, view: &mut UiContext<'_>, name: &str, explanation: &str) {
+pub(super) fn paint_button(ui: &mut Ui, view: &mut UiContext<'_>, name: &str, hover: &str) {
     let inputs = &view.app.inputs;
     let has_video = inputs.video().is_some();
     let mask = inputs.get(InputSlot::Mask).map(|input| &input.source);
-    let (explanation, why_not) = match mask {
-        Some(InputMedia::Video(_)) => (explanation, VIDEO_MASK_UNPAINTED),
+    let (hover, why_not) = match mask {
+        Some(InputMedia::Video(_)) => (hover, VIDEO_MASK_UNPAINTED),
         _ if has_video => (
             "Paint over the video's first frame which part of every frame is regenerated",
             "A video that is continued takes no mask",
         ),
-        _ => (explanation, "Choose the image first"),
+        _ => (hover, "Choose the image first"),
     };
-    brush_button(ui, view, MaskOf::Start, name, explanation, why_not);
+    brush_button(ui, view, MaskOf::Start, name, hover, why_not);
 }
 
 fn brush_button(
@@ -267,11 +268,11 @@ fn brush_button(
     view: &mut UiContext<'_>,
     of: MaskOf,
     name: &str,
-    explanation: &str,
+    hover: &str,
     why_not: &str,
 ) {
     ui.add_enabled_ui(view.app.can_paint_mask(of), |ui| {
-        let button = icon_button(ui, icons::BRUSH, name, explanation);
+        let button = icon_button(ui, icons::BRUSH, name, hover);
         let button = button.on_disabled_hover_text(why_not);
         view.on_click(&button, MaskCommand::Open(of));
     });
@@ -297,7 +298,8 @@ pub(super) fn control_mask_ui(
             *place = seen(ui, rect);
         }
     });
-    let is_painted = view.app.is_being_masked(MaskOf::Control(index));
+    let painted = view.app.masking.pending(&view.app.inputs, &view.app.cx);
+    let is_painted = painted.is_some_and(|(of, _)| of == MaskOf::Control(index));
     if input.control_mask.is_none() && is_painted {
         field_hint(ui, "What you painted is used");
     } else if input.control_mask.is_none() && view.app.inputs.needs_control_mask(index) {
@@ -350,4 +352,147 @@ fn control_mask_empty_ui(ui: &mut Ui, view: &mut UiContext<'_>, index: usize) ->
         view.on_click(&painted, MaskCommand::Open(of));
     });
     rect
+}
+
+pub(crate) struct SlotWords {
+    pub heading: &'static str,
+    pub choose: &'static str,
+    pub hover: &'static str,
+}
+
+/// Name of what is in a place, in a sentence.
+pub(crate) fn slot_noun(slot: InputSlot, is_video: bool) -> &'static str {
+    match slot {
+        InputSlot::Start if is_video => "video",
+        InputSlot::Control if is_video => "control video",
+        InputSlot::Start => "start image",
+        InputSlot::End => "end image",
+        InputSlot::Mask => "mask",
+        InputSlot::Reference => "reference image",
+        InputSlot::Control => "control image",
+        InputSlot::Prompt => "prompt image",
+    }
+}
+
+pub(crate) fn slot_words(slot: InputSlot, spec: Option<&ModelSpec>) -> SlotWords {
+    match slot {
+        InputSlot::Start => {
+            let changes = |spec: &ModelSpec| {
+                !spec.start_image.is_possible() && spec.video_strength().is_some()
+            };
+            if spec.is_some_and(changes) {
+                return SOURCE_VIDEO;
+            }
+            let takes_references = spec.is_some_and(|spec| spec.limits.max_references > 0);
+            let (heading, hover) = start(spec.map(|spec| spec.image_role), takes_references);
+            SlotWords {
+                heading,
+                choose: "Choose a start image",
+                hover,
+            }
+        }
+        InputSlot::Mask => SlotWords {
+            heading: "Mask",
+            choose: "Choose a mask",
+            hover: match spec.map(|spec| spec.image_role) {
+                _ if spec.is_some_and(|spec| !spec.mask.is_possible()) => {
+                    "Which part of the video is regenerated: white is, black stays as it is. An image holds for every frame; a mask that is a video goes with it frame by frame. Drop a file here, or choose one"
+                }
+                Some(ImageRole::FirstFrame) => {
+                    "Which part of the image moves: white does, black stays as it is in every frame. Drop an image of the same shape here, or choose a file"
+                }
+                _ => {
+                    "Which part of the image is regenerated: white is, black stays. Drop an image of the same shape here, or choose a file"
+                }
+            },
+        },
+        InputSlot::End => SlotWords {
+            heading: "End image",
+            choose: "Choose an end image",
+            hover: "The video ends with this image. Drop a second file, paste one, or choose a file",
+        },
+        InputSlot::Prompt => SlotWords {
+            heading: "Images as prompts",
+            choose: "Add images as prompts",
+            hover: "What is made has the look and the things of these images, beside what the prompt says. The lower an image's strength, the more the prompt counts. Drop files here, or choose some",
+        },
+        InputSlot::Reference if spec.is_some_and(ModelSpec::edits_reference) => SlotWords {
+            heading: "Image to edit",
+            choose: "Add an image to edit",
+            hover: "The prompt says what to change in this image. Drop a file anywhere in the window, paste one, or choose a file",
+        },
+        InputSlot::Reference => SlotWords {
+            heading: "Reference images",
+            choose: "Add reference images",
+            hover: if spec.is_some_and(|spec| spec.limits.controls.takes_videos) {
+                "Persons and things that are to appear in the video, one an image, best before a plain background. Each takes as long as four frames. Drop files anywhere in the window, paste one, or choose some"
+            } else {
+                "The model sees these images beside the prompt, which says what to do with them, such as: put the coat of image 2 on the woman of image 1. Drop files anywhere in the window, paste one, or choose some"
+            },
+        },
+        InputSlot::Control if spec.is_some_and(|spec| spec.limits.controls.takes_videos) => {
+            SlotWords {
+                heading: "Control video",
+                choose: "Add a control video",
+                hover: "The result follows this video frame by frame: its edges, its depths, the poses in it. An image holds for every frame. Drop a file here, or choose one",
+            }
+        }
+        InputSlot::Control => {
+            let (heading, hover) = control(spec.and_then(|spec| spec.limits.controls.kind));
+            SlotWords {
+                heading,
+                choose: "Add a control image",
+                hover,
+            }
+        }
+    }
+}
+
+const SOURCE_VIDEO: SlotWords = SlotWords {
+    heading: "Video to change",
+    choose: "Choose a video to change",
+    hover: "The new video is made from this one; the strength says how much changes. Drop a video anywhere in the window, or choose a file. This model does not start from an image",
+};
+
+/// Heading and explanation of the start slot. If the model takes references, files that are dropped anywhere become those.
+fn start(role: Option<ImageRole>, takes_references: bool) -> (&'static str, &'static str) {
+    match role {
+        Some(ImageRole::FirstFrame) if takes_references => (
+            "Start image",
+            "The video begins with this image. Drop a file here, or choose one. A video is continued",
+        ),
+        Some(ImageRole::Base) if takes_references => (
+            "Start image",
+            "The new image is made from this one; the strength says how much changes. Drop a file here, or choose one",
+        ),
+        Some(ImageRole::FirstFrame) | None => (
+            "Start image",
+            "The video begins with this image. Drop a file anywhere in the window, paste one, or choose a file. A video is continued",
+        ),
+        Some(ImageRole::Base) => (
+            "Start image",
+            "The new image is made from this one; the strength says how much changes. Drop a file anywhere in the window, paste one, or choose a file",
+        ),
+        Some(ImageRole::Canvas) => (
+            "Image to fill",
+            "Where the mask is white the image is regenerated, the rest stays. Drop a file anywhere in the window, paste one, or choose a file",
+        ),
+    }
+}
+
+fn control(kind: Option<ControlKind>) -> (&'static str, &'static str) {
+    match kind {
+        Some(ControlKind::Depth) => (
+            "Depth map",
+            "The result is laid out as this depth map says: white is near, black is far. Drop a file here, or choose one",
+        ),
+        Some(ControlKind::Edges) => (
+            "Edges",
+            "The result is drawn along these edges, white lines on black. Drop a file here, or choose one; of any other image the edges are drawn below",
+        ),
+        _ => (
+            "Control images",
+            "They guide the layout: edges, a depth map, a pose. Drop files here, or choose some",
+        ),
+    }
 }

@@ -1,4 +1,5 @@
-//! Card of one model: description, fit, paths of its files, peculiarities and missing parts.
+//! Card of one model: description, fit, paths of its files, peculiarities and missing parts; and the
+//! question before it is deleted.
 
 use std::path::Path;
 
@@ -115,13 +116,13 @@ fn title_ui(ui: &mut Ui, view: &mut UiContext<'_>, model: &ListedModel) {
     ui.horizontal(|ui| {
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
             let is_favourite = view.app.library.remembered.favourites.contains(&model.id);
-            let explanation = if is_favourite {
+            let hover = if is_favourite {
                 "Listed first; click to remove from favourites"
             } else {
                 "List it first"
             };
             let name = "Favourite";
-            let button = icon_toggle(ui, is_favourite, icons::STAR, name, explanation);
+            let button = icon_toggle(ui, is_favourite, icons::STAR, name, hover);
             let command = LibraryCommand::Favour(model.id.clone(), !is_favourite);
             view.on_click(&button, command);
             ui.with_layout(Layout::left_to_right(Align::Center), |ui| {
@@ -336,4 +337,51 @@ fn known_ui(ui: &mut Ui, view: &mut UiContext<'_>, model: &ListedModel, entry: &
             view.push(LibraryCommand::Look(entry.id.clone()));
         }
     }
+}
+
+/// Height of the list of files, in points.
+const LIST_HEIGHT: f32 = 220.0;
+
+pub(crate) fn question_ui(ctx: &Context, view: &mut UiContext<'_>) {
+    let Some(question) = &view.app.library.deletion else {
+        return;
+    };
+    let plan = &question.plan;
+    let mut answer = None;
+    let response = modal(ctx, "delete-model", (theme::QUESTION_WIDTH, 16), |ui| {
+        ui.heading(format!("Move {} to the trash?", question.name));
+        ui.add_space(theme::SMALL_GAP);
+        ScrollArea::vertical()
+            .max_height(LIST_HEIGHT)
+            .show(ui, |ui| {
+                ui.set_width(ui.available_width());
+                for (file, bytes) in &plan.files {
+                    file_ui(ui, file, &size_text(*bytes));
+                }
+                if !plan.kept.is_empty() {
+                    ui.add_space(theme::SMALL_GAP);
+                    ui.weak("These stay:");
+                }
+                for (file, why) in &plan.kept {
+                    file_ui(ui, file, why);
+                }
+            });
+        ui.add_space(theme::SMALL_GAP);
+        let text = format!("Move {} to the trash", size_text(plan.bytes()));
+        if main_button(ui, !plan.files.is_empty(), icons::TRASH, &text).clicked() {
+            answer = Some(true);
+        }
+        if second_button(ui, true, icons::X, "Cancel").clicked() {
+            answer = Some(false);
+        }
+    });
+    let answer = answer.or_else(|| response.should_close().then_some(false));
+    if let Some(is_agreed) = answer {
+        view.push(LibraryCommand::AnswerDeletion(is_agreed));
+    }
+}
+
+fn file_ui(ui: &mut Ui, file: &Path, note: &str) {
+    let name = file.file_name().unwrap_or_default().to_string_lossy();
+    noted_row(ui, note, |ui| ui.label(name)).on_hover_text(file.display().to_string());
 }

@@ -1,7 +1,6 @@
 //! The models page: search, list and details.
 
-pub(crate) mod deletion;
-mod details;
+pub(crate) mod details;
 pub(crate) mod welcome;
 
 use egui::TextFormat;
@@ -11,7 +10,7 @@ use safelight_core::units::about_rough_text;
 
 use crate::window::layout::prelude::*;
 use crate::window::library::rows::{LibraryRow, ListedModel, ModelPosition};
-use crate::window::library::survey::{FitWord, JobSpeed, SurveyedFit};
+use crate::window::library::survey::{FitWord, SLOW_SECS, SurveyedFit, TOO_SLOW_SECS};
 
 const LOOK_AGAIN: &str = "Look again";
 const LOOK_AGAIN_HOVER: &str = "Look for models again (F5)";
@@ -104,8 +103,7 @@ fn buttons_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
         ADD_FOLDER_HOVER,
         ADD_FOLDER_NAME,
     ) {
-        let purpose = crate::window::commands::FolderSetting::Models;
-        view.push(SettingsCommand::PickFolder(purpose));
+        view.push(SettingsCommand::PickFolder("models.folders"));
     }
 }
 
@@ -172,7 +170,7 @@ fn keys(ui: &Ui, view: &mut UiContext<'_>) {
 /// Tone of a model's memory verdict. Too large at its defaults is no obstacle where something helps.
 fn fit_tone(fit: &SurveyedFit) -> NoteTone {
     match (fit.word, fit.ways.is_empty()) {
-        (FitWord::Fits, _) if fit.speed() > Some(JobSpeed::Quick) => NoteTone::Warning,
+        (FitWord::Fits, _) if fit.secs >= Some(SLOW_SECS) => NoteTone::Warning,
         (FitWord::Fits, _) => NoteTone::Good,
         (FitWord::Squeezed, _) | (FitWord::TooLarge, false) => NoteTone::Warning,
         (FitWord::TooLarge, true) => NoteTone::Error,
@@ -183,10 +181,10 @@ fn fit_tone(fit: &SurveyedFit) -> NoteTone {
 /// Memory verdict of a model, with the time of one result if known: `fits · about 14 h`.
 fn fit_text(fit: &SurveyedFit) -> String {
     match (fit.word, fit.secs.map(about_rough_text)) {
-        (FitWord::Fits | FitWord::Squeezed, Some(_)) if fit.speed() == Some(JobSpeed::TooSlow) => {
+        (FitWord::Fits | FitWord::Squeezed, Some(_)) if fit.secs >= Some(TOO_SLOW_SECS) => {
             "too slow here".to_owned()
         }
-        (FitWord::Fits | FitWord::Squeezed, Some(time)) if fit.speed() == Some(JobSpeed::Slow) => {
+        (FitWord::Fits | FitWord::Squeezed, Some(time)) if fit.secs >= Some(SLOW_SECS) => {
             format!("slow here · {time}")
         }
         (FitWord::Fits, Some(time)) => format!("fits · {time}"),

@@ -7,7 +7,6 @@ use safelight_core::catalog::CatalogEntry;
 use safelight_core::memory::DeviceClass;
 use safelight_core::units::gib_text;
 
-use crate::window::commands::FolderSetting;
 use crate::window::downloads::panel::fetch_ui;
 use crate::window::layout::prelude::*;
 use crate::window::library::first_model;
@@ -20,7 +19,7 @@ use crate::window::runtimes::panel::card_ui;
 
 const MAX_OFFERS: usize = 3;
 
-pub(in crate::window) fn welcome_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
+pub(crate) fn welcome_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let frame = Frame::new().inner_margin(theme::PAGE_MARGIN);
     frame.show(ui, |ui| {
         header_ui(ui, view);
@@ -56,8 +55,8 @@ fn header_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
             ui.add(Label::new(RichText::new(text).small().color(palette(ui).weak)).wrap());
         });
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
-            let explanation = "You find this page again under “First steps” among the models";
-            let button = icon_button(ui, icons::X, "Skip the first steps", explanation);
+            let hover = "You find this page again under “First steps” among the models";
+            let button = icon_button(ui, icons::X, "Skip the first steps", hover);
             view.on_click(&button, LibraryCommand::Leave);
         });
     });
@@ -123,7 +122,7 @@ fn libtorch_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
                     environment",
                 "Choose a libtorch folder",
             ) {
-                view.push(SettingsCommand::PickFolder(FolderSetting::Libtorch));
+                view.push(SettingsCommand::PickFolder("runtime.libtorch"));
             }
             let button = hint_button(
                 ui,
@@ -222,7 +221,7 @@ fn found_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
                 ADD_FOLDER_HOVER,
                 ADD_FOLDER_NAME,
             ) {
-                view.push(SettingsCommand::PickFolder(FolderSetting::Models));
+                view.push(SettingsCommand::PickFolder("models.folders"));
             }
             let button = icon_button(ui, icons::RESET, LOOK_AGAIN, LOOK_AGAIN_HOVER);
             view.on_click(&button, LibraryCommand::Reload);

@@ -23,15 +23,6 @@ const OVERLAP_HOVER: &str = "How far the mask fades into the image at an extende
 impl ImageEdge {
     const ALL: [Self; 4] = [Self::Left, Self::Top, Self::Right, Self::Bottom];
 
-    fn name(self) -> &'static str {
-        match self {
-            Self::Left => "Left",
-            Self::Top => "Top",
-            Self::Right => "Right",
-            Self::Bottom => "Bottom",
-        }
-    }
-
     fn of(self, margins: &mut OutpaintMargins) -> &mut u32 {
         match self {
             Self::Left => &mut margins.left,
@@ -54,12 +45,9 @@ impl ImageEdge {
     /// Strip outside of this edge, `by` wide.
     fn strip(self, image: Rect, by: f32) -> Rect {
         let out = self.outwards();
-        let edge = match self {
-            Self::Left => Rect::from_min_max(image.left_top(), image.left_bottom()),
-            Self::Top => Rect::from_min_max(image.left_top(), image.right_top()),
-            Self::Right => Rect::from_min_max(image.right_top(), image.right_bottom()),
-            Self::Bottom => Rect::from_min_max(image.left_bottom(), image.right_bottom()),
-        };
+        let min = image.min + out.max(Vec2::ZERO) * image.size();
+        let max = image.max + out.min(Vec2::ZERO) * image.size();
+        let edge = Rect::from_min_max(min, max);
         edge.union(edge.translate(out * by))
     }
 
@@ -97,8 +85,9 @@ pub(super) fn extend_ui(ui: &mut Ui, view: &mut UiContext<'_>, editor: &MaskEdit
     let mut request = panel.request;
     for side in ImageEdge::ALL {
         let value = DragValue::new(side.of(&mut request.margins)).range(0..=MAX_ROOM);
-        let name = format!("Extend {}", side.name().to_lowercase());
-        extend_row(ui, side.name(), &name, EXTEND_HOVER, value);
+        let label = format!("{side:?}");
+        let name = format!("Extend {}", label.to_lowercase());
+        extend_row(ui, &label, &name, EXTEND_HOVER, value);
     }
     let overlap = DragValue::new(&mut request.overlap).range(0..=MAX_OVERLAP);
     extend_row(ui, "Overlap", "Overlap", OVERLAP_HOVER, overlap);
@@ -115,11 +104,11 @@ pub(super) fn extend_ui(ui: &mut Ui, view: &mut UiContext<'_>, editor: &MaskEdit
     }
 }
 
-fn extend_row(ui: &mut Ui, label: &str, name: &str, explanation: &str, value: DragValue<'_>) {
+fn extend_row(ui: &mut Ui, label: &str, name: &str, hover: &str, value: DragValue<'_>) {
     ui.horizontal(|ui| {
-        ui.weak(label).on_hover_text(explanation);
+        ui.weak(label).on_hover_text(hover);
         at_right(ui, name, |ui| {
-            field_number(ui, name, explanation, value.suffix(" px"));
+            field_number(ui, name, hover, value.suffix(" px"));
         });
     });
 }
@@ -153,7 +142,8 @@ pub(super) fn edges_ui(
                 "Drag outwards to extend the image on this side; drag back to take the room \
                 away. What is new is generated",
             );
-        let name = format!("Drag the {} edge", side.name().to_lowercase());
+        let name = format!("{side:?}").to_lowercase();
+        let name = format!("Drag the {name} edge");
         response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Splitter, true, &name));
         if response.hovered() {
             view.panels.mask.extend.hovered = Some(side);

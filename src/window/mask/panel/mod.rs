@@ -131,8 +131,8 @@ fn header_ui(ui: &mut Ui, view: &mut UiContext<'_>, editor: &MaskEditor) {
         let size = editor.size();
         let text = format!("{}  ·  {} × {} pixels", editor.name(), size.x, size.y);
         ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
-            let explanation = "Back to the image. What you painted is kept and used";
-            let button = icon_button(ui, icons::X, "Close the mask", explanation);
+            let hover = "Back to the image. What you painted is kept and used";
+            let button = icon_button(ui, icons::X, "Close the mask", hover);
             view.on_click(&button, AppCommand::Show(MainPage::Watch));
             let is_idle = editor.busy.is_none();
             let use_it = Button::new(with_icon(icons::CHECK_CIRCLE, USE));
@@ -167,8 +167,8 @@ fn tools_ui(ui: &mut Ui, view: &mut UiContext<'_>, editor: &MaskEditor) {
         ui.spacing_mut().item_spacing.x = theme::SMALL_GAP;
         ui.spacing_mut().button_padding.x = theme::SMALL_GAP;
         let panel = &mut view.panels.mask;
-        for (tool, icon, name, explanation) in TOOLS {
-            if icon_toggle(ui, panel.tool == tool, icon, name, explanation).clicked() {
+        for (tool, icon, name, hover) in TOOLS {
+            if icon_toggle(ui, panel.tool == tool, icon, name, hover).clicked() {
                 panel.tool = tool;
             }
         }
@@ -181,17 +181,17 @@ fn tools_ui(ui: &mut Ui, view: &mut UiContext<'_>, editor: &MaskEditor) {
             .range(MIN_BRUSH..=MAX_BRUSH)
             .max_decimals(0)
             .suffix(" px");
-        let explanation = "Diameter of the brush in pixels of the image ([ and ], or the wheel)";
-        named_number(ui, "Size", "Brush size", explanation, size);
+        let hover = "Diameter of the brush in pixels of the image ([ and ], or the wheel)";
+        named_number(ui, "Size", "Brush size", hover, size);
         let softness = DragValue::new(&mut panel.softness)
             .range(0.0..=100.0)
             .max_decimals(0)
             .suffix(" %");
-        let explanation = "How much of the brush fades towards its edge. 0 % is hard";
-        named_number(ui, "Soft edge", "Soft edge", explanation, softness);
+        let hover = "How much of the brush fades towards its edge. 0 % is hard";
+        named_number(ui, "Soft edge", "Soft edge", hover, softness);
         ui.separator();
         let (undo, redo) = (editor.painted.can_undo, editor.painted.can_redo);
-        for (is_possible, icon, name, explanation, command) in [
+        for (is_possible, icon, name, hover, command) in [
             (
                 undo,
                 icons::RESET,
@@ -210,12 +210,12 @@ fn tools_ui(ui: &mut Ui, view: &mut UiContext<'_>, editor: &MaskEditor) {
             let button =
                 Button::new(RichText::new(icon).size(theme::ICON)).frame_when_inactive(false);
             let button = ui.add_enabled(is_possible && editor.busy.is_none(), button);
-            let button = button.on_hover_text(explanation).accessible_name(name);
-            view.on_click(&button.on_disabled_hover_text(explanation), command);
+            let button = button.on_hover_text(hover).accessible_name(name);
+            view.on_click(&button.on_disabled_hover_text(hover), command);
         }
         ui.separator();
-        let explanation = "Fill, clear, invert, grow, shrink or feather the mask; its colour";
-        let adjust = hint_button(ui, "Adjust", explanation);
+        let hover = "Fill, clear, invert, grow, shrink or feather the mask; its colour";
+        let adjust = hint_button(ui, "Adjust", hover);
         popover(&adjust, "Adjust", |ui| adjust_ui(ui, view, editor));
         if editor.can_extend {
             let extend = hint_button(ui, "Extend", extend::EXTEND_HOVER);
@@ -239,14 +239,14 @@ fn popover(button: &Response, name: &str, contents: impl FnOnce(&mut Ui)) {
         });
 }
 
-pub(super) fn field_number(ui: &mut Ui, name: &str, explanation: &str, value: DragValue<'_>) {
+pub(super) fn field_number(ui: &mut Ui, name: &str, hover: &str, value: DragValue<'_>) {
     number(ui, theme::VALUE_WIDTH, value)
-        .on_hover_text(explanation)
+        .on_hover_text(hover)
         .accessible_name(name);
 }
 
 /// A number after its label.
-fn named_number(ui: &mut Ui, label: &str, name: &str, explanation: &str, value: DragValue<'_>) {
+fn named_number(ui: &mut Ui, label: &str, name: &str, hover: &str, value: DragValue<'_>) {
     // Of a known size, so that a narrow window puts both into the next line.
     let font = TextStyle::Body.resolve(ui.style());
     let colour = palette(ui).weak;
@@ -257,8 +257,8 @@ fn named_number(ui: &mut Ui, label: &str, name: &str, explanation: &str, value: 
         height,
     );
     ui.allocate_ui_with_layout(size, Layout::left_to_right(Align::Center), |ui| {
-        ui.weak(label).on_hover_text(explanation);
-        field_number(ui, name, explanation, value);
+        ui.weak(label).on_hover_text(hover);
+        field_number(ui, name, hover, value);
     });
 }
 
@@ -266,13 +266,13 @@ fn adjust_ui(ui: &mut Ui, view: &mut UiContext<'_>, editor: &MaskEditor) {
     let is_idle = editor.busy.is_none();
     let by = |value| DragValue::new(value).range(1..=MAX_SOFTEN).suffix(" px");
     ui.horizontal(|ui| {
-        for (name, explanation, command) in [
+        for (name, hover, command) in [
             ("Fill", "Paint the whole image", MaskCommand::Fill),
             ("Clear", "Erase everything", MaskCommand::Clear),
             ("Invert", INVERT_HOVER, MaskCommand::Invert),
         ] {
             let button = ui.add_enabled(is_idle, Button::new(name));
-            view.on_click(&button.on_hover_text(explanation), command);
+            view.on_click(&button.on_hover_text(hover), command);
         }
     });
     let panel = &mut view.panels.mask;
@@ -297,9 +297,9 @@ fn adjust_ui(ui: &mut Ui, view: &mut UiContext<'_>, editor: &MaskEditor) {
         ("Feather by", &mut panel.soften_by, &feather),
     ] {
         ui.horizontal(|ui| {
-            for (name, explanation, filter) in buttons {
+            for (name, hover, filter) in buttons {
                 let button = ui.add_enabled(is_idle, Button::new(*name));
-                if button.on_hover_text(*explanation).clicked() {
+                if button.on_hover_text(*hover).clicked() {
                     filters.push(MaskCommand::Filter(*filter));
                 }
             }
@@ -328,9 +328,9 @@ fn adjust_ui(ui: &mut Ui, view: &mut UiContext<'_>, editor: &MaskEditor) {
         .custom_formatter(|share, _| format!("{:.0}", share * 100.0))
         .custom_parser(|text| text.trim().parse::<f64>().ok().map(|it| it / 100.0))
         .suffix(" %");
-    let explanation = "How strongly the colour covers the image. The mask itself does not change";
+    let hover = "How strongly the colour covers the image. The mask itself does not change";
     ui.horizontal(|ui| {
-        wide_slider(ui, strength, explanation).accessible_name("Overlay strength");
+        wide_slider(ui, strength, hover).accessible_name("Overlay strength");
     });
     for filter in filters {
         view.push(filter);

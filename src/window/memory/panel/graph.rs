@@ -194,9 +194,9 @@ fn lines<'a>(plot: &mut PlotUi<'a>, history: &MemoryHistory, series: &[GraphSeri
 }
 
 fn marks(plot: &mut PlotUi<'_>, history: &MemoryHistory, palette: &ThemeColors) {
-    for mark in &history.marks {
+    for (at, reclaim) in &history.marks {
         plot.vline(
-            VLine::new(freed_text(&mark.reclaim), mark.at_secs)
+            VLine::new(freed_text(reclaim), *at)
                 .color(palette.good.gamma_multiply(0.6))
                 .style(LineStyle::dotted_dense()),
         );
@@ -301,8 +301,8 @@ fn text_at(
         lines.push(format!("takes {}", about_text(secs)));
     }
     let is_near = |at: f64| (at - at_secs).abs() <= near_secs;
-    let reclaims = history.marks.iter().filter(|mark| is_near(mark.at_secs));
-    lines.extend(reclaims.map(|mark| freed_text(&mark.reclaim)));
+    let reclaims = history.marks.iter().filter(|(at, _)| is_near(*at));
+    lines.extend(reclaims.map(|(_, reclaim)| freed_text(reclaim)));
     let climbs = history.climb_marks().into_iter();
     let climbs = climbs.filter(|(at, _)| is_near(*at));
     lines.extend(climbs.map(|(_, climb)| climb_text(climb)));

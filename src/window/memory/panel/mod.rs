@@ -1,24 +1,26 @@
-//! The memory panel: the plan of the form's job, and the graph of the running, last or next job.
+//! The memory panel: the plan of the form's job, and the graph of the running, last or next job with its
+//! legend.
 
 mod graph;
-mod legend;
 mod plan;
 
-use safelight_core::job_update::MemorySample;
+use safelight_core::job_update::{MachineSample, MemorySample};
 use safelight_core::units::about_text;
 
 use crate::window::layout::prelude::*;
 use crate::window::memory::MemoryHistory;
 use crate::window::memory::course::ExpectedTimeline;
 use crate::window::memory::panel::graph::climb_text;
+use crate::window::memory::planning::FormPlan;
 use crate::window::widgets::theme::ThemeColors;
+
 pub(crate) use plan::{summary_ui, warning_ui};
 
 const PREDICTED_PEAK: &str = "Predicted peak allocated";
 
 struct GraphSeries {
     name: &'static str,
-    explanation: &'static str,
+    hover: &'static str,
     colour: Color32,
     bytes: fn(&MemorySample) -> u64,
     /// Drawn thin: a value of the machine, not of the job.
@@ -39,23 +41,23 @@ pub(crate) fn memory_ui(ui: &mut Ui, view: &mut UiContext<'_>, height: f32) {
     let height = (height - top).clamp(theme::GRAPH_MIN_HEIGHT, theme::GRAPH_HEIGHT);
     let left = |ui: &Ui| (top + height - bottom(ui)).max(theme::GRAPH_MIN_HEIGHT);
 
-    if legend::shows_plan(view) {
+    if shows_plan(view) {
         if let Some(planned) = view.app.memory.planned() {
             if is_detailed {
-                legend::expected_ui(ui, planned);
+                expected_ui(ui, planned);
             }
             graph::plot_ui(ui, &planned.expected, &series, left(ui), false);
         }
         return;
     }
     if is_detailed {
-        legend::legend_ui(ui, view, &series);
+        legend_ui(ui, view, &series);
     }
     let history = view.app.queue.memory();
     let is_running = view.app.queue.live().is_some();
     if let Some(last) = history.last() {
         if is_detailed {
-            legend::machine_ui(ui, history, last, &series);
+            machine_ui(ui, history, last, &series);
         }
         if !is_running && (is_detailed || !history.climbs.is_empty()) {
             last_job_ui(ui, history);
@@ -70,11 +72,11 @@ pub(crate) fn memory_ui(ui: &mut Ui, view: &mut UiContext<'_>, height: f32) {
 fn line_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     ui.horizontal_wrapped(|ui| {
         devices_ui(ui, view);
-        legend::choice_ui(ui, view);
+        choice_ui(ui, view);
         let planned = view.app.memory.planned().cloned();
-        match planned.filter(|_| legend::shows_plan(view)) {
+        match planned.filter(|_| shows_plan(view)) {
             Some(planned) => plan::line_ui(ui, view, &planned),
-            None => legend::line_ui(ui, view.app.queue.memory()),
+            None => job_line_ui(ui, view.app.queue.memory()),
         }
         let is_open = view.folds.is_memory_detailed;
         let text = RichText::new(format!("{} Details", caret(is_open))).small();
@@ -124,7 +126,7 @@ fn last_job_ui(ui: &mut Ui, history: &MemoryHistory) {
 
 fn job_event_texts(history: &MemoryHistory) -> Vec<String> {
     let mut parts: Vec<String> = history.climbs.iter().copied().map(climb_text).collect();
-    let reclaims = history.marks.iter().map(|mark| &mark.reclaim);
+    let reclaims = history.marks.iter().map(|(_, reclaim)| reclaim);
     let given: u64 = reclaims
         .map(|it| it.before_bytes.saturating_sub(it.after_bytes))
         .sum();
@@ -138,7 +140,7 @@ fn series(palette: &ThemeColors) -> [GraphSeries; 5] {
     [
         GraphSeries {
             name: "Used",
-            explanation: "What all programs use on the device; on the CPU, what the engine has in \
+            hover: "What all programs use on the device; on the CPU, what the engine has in \
                          memory",
             colour: palette.used,
             bytes: |sample| sample.used_bytes,
@@ -146,21 +148,21 @@ fn series(palette: &ThemeColors) -> [GraphSeries; 5] {
         },
         GraphSeries {
             name: "Allocated",
-            explanation: "Tensors in use, weights included",
+            hover: "Tensors in use, weights included",
             colour: palette.allocated,
             bytes: |sample| sample.allocated_bytes,
             is_thin: false,
         },
         GraphSeries {
             name: "Reserved",
-            explanation: "What the allocator holds, in use or kept for reuse",
+            hover: "What the allocator holds, in use or kept for reuse",
             colour: palette.reserved,
             bytes: |sample| sample.reserved_bytes,
             is_thin: false,
         },
         GraphSeries {
             name: "Page cache",
-            explanation: "Files that the system keeps in main memory; it drops them when programs \
+            hover: "Files that the system keeps in main memory; it drops them when programs \
                          need the room",
             colour: palette.cache,
             bytes: |sample| sample.machine.page_cache_bytes.unwrap_or(0),
@@ -168,7 +170,7 @@ fn series(palette: &ThemeColors) -> [GraphSeries; 5] {
         },
         GraphSeries {
             name: "Free",
-            explanation: "Main memory that programs can still get",
+            hover: "Main memory that programs can still get",
             colour: palette.available,
             bytes: |sample| sample.machine.host_available_bytes.unwrap_or(0),
             is_thin: true,
@@ -197,6 +199,188 @@ fn time_text(course: &ExpectedTimeline) -> String {
     } else {
         format!("{secs}, based on earlier jobs")
     }
+}
+
+/// The form's job is shown if there is no other, if chosen, and while a slider changes it. A running job comes first.
+fn shows_plan(view: &UiContext<'_>) -> bool {
+    let planning = &view.app.memory;
+    if view.app.queue.live().is_some() || planning.planned().is_none() {
+        return false;
+    }
+    let has_last = view.app.queue.memory().last().is_some();
+    !has_last || planning.is_shown || planning.draft.is_some()
+}
+
+/// Choice of the job where there are two.
+fn choice_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
+    let planning = &view.app.memory;
+    let has_last = view.app.queue.running.is_empty() && view.app.queue.memory().last().is_some();
+    if !has_last || planning.planned().is_none() {
+        return;
+    }
+    let choices = [
+        (false, "Last job", "The memory of the last job"),
+        (
+            true,
+            "Next job",
+            "What the job in the form is expected to need",
+        ),
+    ];
+    for (is_next, name, hover) in choices {
+        if choice(ui, planning.is_shown == is_next, name, hover).clicked() {
+            view.set(move |app| app.memory.is_shown = is_next);
+        }
+    }
+}
+
+/// The memory of a job in one line.
+fn job_line_ui(ui: &mut Ui, history: &MemoryHistory) {
+    let Some(last) = history.last() else {
+        ui.weak(RichText::new("The graph is drawn here while a job runs").small());
+        return;
+    };
+    let figures = [
+        (
+            format!("Used {}", size_text(last.used_bytes)),
+            "What all programs use on the device; on the CPU, what the engine has in memory",
+        ),
+        (
+            format!("Peak {}", size_text(history.peak_bytes())),
+            "The highest value of Used in this job. It is more than Allocated, because not all \
+                of it is tensors",
+        ),
+        (
+            format!("{} free", size_text(history.free_bytes(last))),
+            "The rest of the device's memory",
+        ),
+    ];
+    let is_total_known = last.total_bytes > 0;
+    for (text, hover) in figures.into_iter().take(2 + usize::from(is_total_known)) {
+        ui.label(RichText::new(text).small()).on_hover_text(hover);
+    }
+}
+
+/// Names and values of the lines of the graph of the form's job.
+fn expected_ui(ui: &mut Ui, planned: &FormPlan) {
+    let palette = palette(ui);
+    ui.horizontal_wrapped(|ui| {
+        let (peak, budget) = (planned.plan.peak_bytes, &planned.plan.budget);
+        entry_ui(ui, &predicted_peak_text(peak), palette.allocated)
+            .on_hover_text("The most that tensors are expected to take, weights included");
+        let text = format!("Budget {}", size_text(budget.cap_bytes));
+        entry_ui(ui, &text, palette.cap).on_hover_text(format!(
+            "The most that is used on this device. {} of it is left for tensors: other programs \
+            and the driver have the rest",
+            size_text(budget.available_bytes)
+        ));
+    });
+}
+
+/// Names and values of the lines of the graph of a job.
+fn legend_ui(ui: &mut Ui, view: &mut UiContext<'_>, series: &[GraphSeries]) {
+    let palette = palette(ui);
+    let history = view.app.queue.memory();
+    let Some(last) = history.last() else {
+        return;
+    };
+    let export = ui.horizontal_wrapped(|ui| {
+        for line in series.iter().filter(|line| !line.is_thin) {
+            series_ui(ui, history, last, line);
+        }
+        if last.total_bytes > 0 {
+            let text = format!("Cap {}", size_text(last.total_bytes));
+            entry_ui(ui, &text, palette.cap).on_hover_text(
+                "All memory of the device. Where it is far above the rest, its line stays at the \
+                upper edge",
+            );
+        }
+        if let Some(plan) = &history.plan {
+            let text = predicted_peak_text(plan.peak_bytes);
+            ui.weak(RichText::new(text).small()).on_hover_text(
+                "What the plan expects of Allocated: the dotted line, and the pale blocks \
+                    stage by stage",
+            );
+        }
+        export_ui(ui, view)
+    });
+    if let Some(job) = export.inner {
+        view.set(move |app| app.memory.export(job, &app.cx));
+    }
+}
+
+fn export_ui(ui: &mut Ui, view: &UiContext<'_>) -> Option<JobId> {
+    let job = view
+        .app
+        .queue
+        .last_job
+        .filter(|_| view.app.queue.running.is_empty())?;
+    let text = RichText::new(with_icon(icons::SAVE, "Export")).small();
+    ui.add(Button::new(text).frame_when_inactive(false))
+        .on_hover_text(
+            "Save what was measured during this job as a table or as JSON: memory ten times a \
+            second, temperature, power, stages, freed memory",
+        )
+        .accessible_name("Export telemetry")
+        .clicked()
+        .then_some(job)
+}
+
+fn machine_ui(ui: &mut Ui, history: &MemoryHistory, last: &MemorySample, series: &[GraphSeries]) {
+    let machine = &last.machine;
+    if *machine == MachineSample::default() {
+        return;
+    }
+    ui.scope(|ui| {
+        ui.spacing_mut().interact_size.y = 0.0;
+        ui.horizontal_wrapped(|ui| {
+            ui.weak("Machine");
+            for line in series.iter().filter(|line| line.is_thin) {
+                series_ui(ui, history, last, line);
+            }
+            if let Some(cache) = machine.page_cache_bytes.filter(|_| history.is_unified())
+                && last.total_bytes > 0
+            {
+                let percent = cache as f64 / last.total_bytes as f64 * 100.0;
+                let share = format!("Files have {percent:.0} % of the shared memory");
+                ui.weak(RichText::new(share).small()).on_hover_text(
+                    "The CPU and the GPU share one memory. Files that the system keeps in it \
+                        make room when the job needs it",
+                );
+            }
+            let busy = machine.busy_percent.map(|it| format!("Busy {it:.0} %"));
+            let temperature = machine.temperature_celsius.map(|it| format!("{it:.0} °C"));
+            let power = machine.power_watts.map(|it| format!("{it:.0} W"));
+            for (figure, hover) in [
+                (busy, "How much of the time the GPU computes"),
+                (temperature, "The GPU's temperature"),
+                (power, "The GPU's power"),
+            ] {
+                let Some(figure) = figure else { continue };
+                ui.add_space(theme::SMALL_GAP);
+                ui.weak(RichText::new(figure).small()).on_hover_text(hover);
+            }
+        });
+    });
+}
+
+fn series_ui(ui: &mut Ui, history: &MemoryHistory, last: &MemorySample, line: &GraphSeries) {
+    if !is_known(history, line) {
+        return;
+    }
+    let text = format!("{} {}", line.name, size_text((line.bytes)(last)));
+    entry_ui(ui, &text, line.colour).on_hover_text(line.hover);
+}
+
+/// A dot in the colour of a line, and its name and value.
+fn entry_ui(ui: &mut Ui, text: &str, colour: Color32) -> Response {
+    ui.horizontal(|ui| {
+        let size = Vec2::splat(theme::CHIP_DOT);
+        let (rect, _) = ui.allocate_exact_size(size, Sense::hover());
+        ui.painter()
+            .circle_filled(rect.center(), theme::CHIP_DOT / 2.0, colour);
+        ui.label(RichText::new(text).small())
+    })
+    .inner
 }
 
 #[cfg(test)]

@@ -13,8 +13,8 @@ const WILDCARDS: &str = "Wildcards";
 const WILDCARDS_FOLDER: &str = "Open wildcard folder";
 
 pub(super) fn button_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
-    let explanation = "Prompts that you used before (Alt+Up and Alt+Down in the prompt)";
-    let button = word_button(ui, false, "History", HISTORY, explanation);
+    let hover = "Prompts that you used before (Alt+Up and Alt+Down in the prompt)";
+    let button = word_button(ui, false, "History", HISTORY, hover);
     if button.clicked() {
         view.panels.prompt.history_search.clear();
         view.set(|app| app.prompt.begin(&mut app.cx));
@@ -120,9 +120,9 @@ fn has(entry: &PromptEntry, wanted: &str) -> bool {
 }
 
 pub(super) fn wildcards_button_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
-    let explanation = "Lists of words: __name__ in the prompt becomes a line of name.txt, another \
-                      one for each seed";
-    let button = word_button(ui, false, "Wildcards", WILDCARDS, explanation);
+    let hover = "Lists of words: __name__ in the prompt becomes a line of name.txt, another \
+                one for each seed";
+    let button = word_button(ui, false, "Wildcards", WILDCARDS, hover);
     if button.clicked() {
         view.panels.prompt.wildcard_search.clear();
         view.set(|app| app.prompt.look_at_wildcards(&app.cx));

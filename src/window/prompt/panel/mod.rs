@@ -46,10 +46,10 @@ pub(crate) fn prompt_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     }
     if is_right_to_left(&view.form.prompt) {
         let note = "Right-to-left text is shown in the wrong order here";
-        let explanation = "Safelight cannot display Hebrew and Arabic from right to left yet. The \
-                          text itself is stored in the right order, and the model reads it as you \
-                          wrote it";
-        wide_note(ui, note, NoteTone::Warning).on_hover_text(explanation);
+        let hover = "Safelight cannot display Hebrew and Arabic from right to left yet. The \
+                    text itself is stored in the right order, and the model reads it as you \
+                    wrote it";
+        wide_note(ui, note, NoteTone::Warning).on_hover_text(hover);
     }
     said_ui(ui, view, &["prompt"]);
     let Some(spec) = view.model().cloned() else {
@@ -88,7 +88,12 @@ fn examples_ui(ui: &mut Ui, view: &mut UiContext<'_>, examples: &[String]) {
         for (ui, example) in columns.iter_mut().zip(shown) {
             ui.spacing_mut().button_padding.y = 1.0;
             ui.spacing_mut().interact_size.y = 0.0;
-            let button = chip(ui, example, "Click to use this prompt");
+            let button = chip(
+                ui,
+                example,
+                &format!("Example: {example}"),
+                "Click to use this prompt",
+            );
             let example = example.clone();
             view.on_press(&button, |app| app.prompt.use_example(example, &mut app.cx));
         }
@@ -111,12 +116,12 @@ fn is_right_to_left(text: &str) -> bool {
 
 /// Label and its buttons; returns the label's id.
 fn heading_ui(ui: &mut Ui, view: &mut UiContext<'_>, examples: &[String]) -> Id {
-    let explanation = format!(
+    let hover = format!(
         "Describe the {} in plain words. {{a|b}} picks one of them, __name__ a line of a wildcard file",
         result_word(view.makes_images())
     );
     ui.horizontal(|ui| {
-        let label = group_label(ui, "Prompt", &explanation);
+        let label = group_label(ui, "Prompt", &hover);
         at_right(ui, "prompt", |ui| {
             lists::button_ui(ui, view);
             lists::wildcards_button_ui(ui, view);

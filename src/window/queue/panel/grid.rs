@@ -17,15 +17,8 @@ pub(super) enum QueueRow<'a> {
     Stopped(&'a StoppedJob),
     /// Index among the waiting jobs.
     Waiting(usize),
-    Grid(WaitingGrid),
-}
-
-#[derive(Clone, Copy)]
-pub(super) struct WaitingGrid {
-    id: GridId,
-    /// Index of the first of them.
-    first: usize,
-    num_waiting: usize,
+    /// Its id, the index of the first of its waiting jobs, and their number.
+    Grid(GridId, usize, usize),
 }
 
 /// All rows, in the order in which jobs run: what was interrupted, what waits, what failed or was paused.
@@ -50,11 +43,7 @@ pub(super) fn rows<'a>(ui: &Ui, queue: &'a JobQueue) -> Vec<QueueRow<'a>> {
         };
         let places = (index..queue.waiting.len()).filter(is_of_it);
         let places: Vec<usize> = places.collect();
-        rows.push(QueueRow::Grid(WaitingGrid {
-            id,
-            first: index,
-            num_waiting: places.len(),
-        }));
+        rows.push(QueueRow::Grid(id, index, places.len()));
         if is_open(ui, id) {
             rows.extend(places.into_iter().map(QueueRow::Waiting));
         }
@@ -72,17 +61,22 @@ fn is_open(ui: &Ui, id: GridId) -> bool {
     open.unwrap_or_default()
 }
 
-pub(super) fn grid_ui(ui: &mut Ui, view: &mut UiContext<'_>, waiting: WaitingGrid) {
+pub(super) fn grid_ui(
+    ui: &mut Ui,
+    view: &mut UiContext<'_>,
+    grid_id: GridId,
+    (first, num_waiting): (usize, usize),
+) {
     let queue = &view.app.queue;
-    let Some(job) = queue.waiting.get(waiting.first) else {
+    let Some(job) = queue.waiting.get(first) else {
         return;
     };
     let Some((grid, _)) = queue.grid_of(&job.request) else {
         return;
     };
     let (title, prompt) = (grid.to_string(), &*job.request.title());
-    let (num_made, num_failed) = queue.grid_progress(waiting.id);
-    let id = egui::Id::unique(("queued-grid", waiting.id.0));
+    let (num_made, num_failed) = queue.grid_progress(grid_id);
+    let id = egui::Id::unique(("queued-grid", grid_id.0));
     let (rect, response) = row_rect(ui, id, Sense::click());
     idle_background(ui, &response, None);
     sign_ui(ui, thumb_rect(rect), icons::ROWS);
@@ -91,20 +85,18 @@ pub(super) fn grid_ui(ui: &mut Ui, view: &mut UiContext<'_>, waiting: WaitingGri
         0 => String::new(),
         failed => format!(", {failed} failed"),
     };
-    let num_waiting = waiting.num_waiting;
     let line = format!("{columns} × {rows} grid · {num_waiting} waiting, {num_made} done{failed}");
     words_ui(ui, rect, prompt, (line, palette(ui).weak), 56.0);
-    let open = is_open(ui, waiting.id);
+    let open = is_open(ui, grid_id);
     let mut toggles = false;
-    buttons_ui(ui, rect, waiting.id.0, |ui| {
+    buttons_ui(ui, rect, grid_id.0, |ui| {
         let name = format!("Cancel the grid: {prompt}");
-        let explanation = "Cancel the whole grid: its running job stops, the waiting ones leave \
-                          the queue, and the contact sheet shows what is finished. Ctrl+Z brings \
-                          the waiting ones back (Delete)";
-        let button = icon_button(ui, icons::X, &name, explanation);
-        let id = waiting.id;
+        let hover = "Cancel the whole grid: its running job stops, the waiting ones leave \
+                    the queue, and the contact sheet shows what is finished. Ctrl+Z brings \
+                    the waiting ones back (Delete)";
+        let button = icon_button(ui, icons::X, &name, hover);
         view.on_press(&button, move |app| {
-            app.queue.cancel_grid(id, &mut app.inputs, &mut app.cx);
+            app.queue.cancel_grid(grid_id, &mut app.inputs, &mut app.cx);
         });
         let name = format!("Jobs of the grid: {prompt}");
         let hover = "Show the jobs of the grid, or fold them away";
@@ -114,12 +106,11 @@ pub(super) fn grid_ui(ui: &mut Ui, view: &mut UiContext<'_>, waiting: WaitingGri
         response.request_focus();
     }
     if toggles || response.double_clicked() {
-        ui.data_mut(|data| data.insert_temp(fold_id(waiting.id), !open));
+        ui.data_mut(|data| data.insert_temp(fold_id(grid_id), !open));
     }
     let delete = key(Key::Delete);
     if response.has_focus() && ui.input_mut(|input| input.consume_shortcut(&delete)) {
-        let id = waiting.id;
-        view.set(move |app| app.queue.cancel_grid(id, &mut app.inputs, &mut app.cx));
+        view.set(move |app| app.queue.cancel_grid(grid_id, &mut app.inputs, &mut app.cx));
     }
     let name = format!("{title}: {prompt}");
     response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Button, true, &name));
@@ -131,16 +122,11 @@ pub(super) fn grid_ui(ui: &mut Ui, view: &mut UiContext<'_>, waiting: WaitingGri
 
 struct DraggedJob(JobId);
 
-pub(super) fn menu_button(
-    ui: &mut Ui,
-    name: &str,
-    explanation: &str,
-    contents: impl FnOnce(&mut Ui),
-) {
+pub(super) fn menu_button(ui: &mut Ui, name: &str, hover: &str, contents: impl FnOnce(&mut Ui)) {
     let button =
         Button::new(RichText::new(icons::DOTS).size(theme::ICON)).frame_when_inactive(false);
     let (response, _) = MenuButton::from_button(button).ui(ui, contents);
-    response.on_hover_text(explanation).accessible_name(name);
+    response.on_hover_text(hover).accessible_name(name);
 }
 
 /// Icon, name, keys and what it does.

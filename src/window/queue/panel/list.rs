@@ -16,7 +16,7 @@ use crate::window::state::PanelPlace;
 
 const QUEUE: &str = "Queue";
 
-pub(in crate::window) fn place(width: f32, view: &UiContext<'_>) -> PanelPlace {
+pub(crate) fn place(width: f32, view: &UiContext<'_>) -> PanelPlace {
     let needed = if view.app.cx.page == MainPage::Watch {
         theme::WATCH_MIN_WIDTH
     } else {
@@ -32,7 +32,7 @@ pub(in crate::window) fn place(width: f32, view: &UiContext<'_>) -> PanelPlace {
     PanelPlace::Nowhere
 }
 
-pub(in crate::window) fn panel_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
+pub(crate) fn panel_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     Panel::right("queue")
         .frame(frame(ui))
         .resizable(false)
@@ -40,7 +40,7 @@ pub(in crate::window) fn panel_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
         .show(ui, |ui| contents_ui(ui, view));
 }
 
-pub(in crate::window) fn whole_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
+pub(crate) fn whole_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     CentralPanel::default()
         .frame(frame(ui))
         .show(ui, |ui| contents_ui(ui, view));
@@ -90,14 +90,14 @@ fn top_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     }
 }
 
-pub(in crate::window) fn header_button(ui: &mut Ui, view: &mut UiContext<'_>) {
+pub(crate) fn header_button(ui: &mut Ui, view: &mut UiContext<'_>) {
     let num_waiting = view.app.queue.waiting.len();
     let counts = counts_text(view);
     let colon = if counts.is_empty() { "" } else { ": " };
-    let explanation = format!("Running and waiting jobs{colon}{counts}");
-    let explanation = shortcuts::explained(&explanation, "queue");
+    let hover = format!("Running and waiting jobs{colon}{counts}");
+    let hover = shortcuts::explained(&hover, "queue");
     let is_open = view.drawn.queue != PanelPlace::Nowhere;
-    let button = status::button(ui, is_open, (icons::QUEUE, QUEUE), QUEUE, &explanation);
+    let button = status::button(ui, is_open, (icons::QUEUE, QUEUE), QUEUE, &hover);
     if num_waiting > 0 && !is_open {
         let text = num_waiting.min(99).to_string();
         status::badge(ui, button.rect, &text, palette(ui).accent);
@@ -127,14 +127,14 @@ fn heading_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
             view.on_click(&button, QueueCommand::Open(false));
             let queue = &view.app.queue;
             let command = if queue.is_paused {
-                let explanation = RESUME_QUEUE_EXPLAINED;
-                icon_toggle(ui, true, icons::PLAY, "Start the queue", explanation)
+                let hover = RESUME_QUEUE_EXPLAINED;
+                icon_toggle(ui, true, icons::PLAY, "Start the queue", hover)
                     .clicked()
                     .then_some(QueueCommand::GoOn)
             } else {
-                let explanation = "Start no more jobs. The running job stops at its last \
-                                  checkpoint, frees its memory and can be resumed";
-                icon_button(ui, icons::PAUSE, "Pause the queue", explanation)
+                let hover = "Start no more jobs. The running job stops at its last \
+                            checkpoint, frees its memory and can be resumed";
+                icon_button(ui, icons::PAUSE, "Pause the queue", hover)
                     .clicked()
                     .then_some(QueueCommand::PauseAll)
             };
@@ -145,10 +145,10 @@ fn heading_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let can_wait = !view.app.queue.running.is_empty() && !view.app.queue.is_paused;
     ui.add_enabled_ui(can_wait, |ui| {
         let mut pauses = view.app.queue.pauses_after;
-        let explanation = "The running job finishes; the next one waits until you resume the queue";
+        let hover = "The running job finishes; the next one waits until you resume the queue";
         let checkbox = ui
             .checkbox(&mut pauses, "Pause after this job")
-            .on_hover_text(explanation)
+            .on_hover_text(hover)
             .on_disabled_hover_text("No job is running, or the queue is paused");
         if checkbox.changed() {
             view.set(move |app| app.queue.pauses_after = pauses);
@@ -173,13 +173,13 @@ fn held_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
             .color(palette.amber),
         );
         ui.horizontal(|ui| {
-            let explanation = "Start them, one after the other";
-            let button = sign_button(ui, icons::PLAY, RESUME, explanation);
+            let hover = "Start them, one after the other";
+            let button = sign_button(ui, icons::PLAY, RESUME, hover);
             if button.clicked() {
                 view.set(|app| app.queue.release_held());
             }
-            let explanation = "Remove them from the queue. Ctrl+Z brings them back";
-            let button = sign_button(ui, icons::TRASH, "Clear", explanation);
+            let hover = "Remove them from the queue. Ctrl+Z brings them back";
+            let button = sign_button(ui, icons::TRASH, "Clear", hover);
             view.on_press(&button, |app| {
                 let ids: Vec<JobId> = app.queue.held_jobs().collect();
                 app.queue.remove_all(&ids, &mut app.inputs, &mut app.cx);
@@ -195,8 +195,8 @@ fn opening_ui(ui: &mut Ui, view: &UiContext<'_>) {
             ui.horizontal(|ui| {
                 ui.label(format!("Opening {} of {all} files…", (done + 1).min(all)));
                 ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
-                    let explanation = "Open no more of them. Those in the queue stay there";
-                    let button = icon_button(ui, icons::X, "Stop opening files", explanation);
+                    let hover = "Open no more of them. Those in the queue stay there";
+                    let button = icon_button(ui, icons::X, "Stop opening files", hover);
                     if button.clicked() {
                         opening.stop.cancel();
                     }
@@ -250,7 +250,7 @@ fn list_ui(ui: &mut Ui, view: &mut UiContext<'_>, max_height: f32) {
             for row in &rows[seen] {
                 match row {
                     QueueRow::Stopped(stopped) => stopped_ui(ui, view, stopped),
-                    QueueRow::Grid(waiting) => grid_ui(ui, view, *waiting),
+                    QueueRow::Grid(id, first, count) => grid_ui(ui, view, *id, (*first, *count)),
                     QueueRow::Waiting(index) => {
                         if let Some(job) = queue.waiting.get(*index) {
                             waiting_ui(ui, view, job, *index);
@@ -262,10 +262,10 @@ fn list_ui(ui: &mut Ui, view: &mut UiContext<'_>, max_height: f32) {
 }
 
 fn after_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
-    let explanation = "What happens after the last job. You have half a minute to stop it; it \
-                      applies until Safelight is closed";
+    let hover = "What happens after the last job. You have half a minute to stop it; it \
+                applies until Safelight is closed";
     ui.horizontal(|ui| {
-        let label = ui.weak("Then").on_hover_text(explanation);
+        let label = ui.weak("Then").on_hover_text(hover);
         let before = view.app.queue.after;
         let mut after = before;
         let list = ComboBox::from_id_salt("after-the-queue")
@@ -275,7 +275,7 @@ fn after_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
         let choices = QueueEndAction::ALL.map(|choice| (choice, choice.label(), ""));
         choose_from(list, ui, &mut after, choices)
             .labelled_by(label.id)
-            .on_hover_text(explanation);
+            .on_hover_text(hover);
         if after != before {
             view.set(move |app| app.queue.set_after(after));
         }
@@ -283,8 +283,5 @@ fn after_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
 }
 
 fn card(ui: &Ui) -> Frame {
-    Frame::new()
-        .fill(palette(ui).field)
-        .corner_radius(CornerRadius::same(theme::RADIUS))
-        .inner_margin(Margin::from(vec2(10.0, 8.0)))
+    filled_frame(palette(ui).field, theme::RADIUS, vec2(10.0, 8.0))
 }

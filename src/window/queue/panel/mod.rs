@@ -6,7 +6,7 @@ mod row;
 
 use crate::window::create::choices::{DropChoice, MultiFilePrompt, QueueEndAction};
 
-use crate::window::create::panel::submit_hints;
+use crate::window::create::panel::submit_hint_ui;
 use crate::window::layout::prelude::*;
 use crate::window::layout::status::stopping_text;
 use crate::window::memory;
@@ -32,17 +32,17 @@ pub(crate) fn go_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let count = spec.map_or(1, |spec| form.num_results(spec));
     let word = result_word(spec.is_some_and(|spec| spec.family.makes_images));
     let name = counted(count, "Generate", &format!("Generate {{}} {word}s"));
-    let explanation = match (is_running, count) {
+    let hover = match (is_running, count) {
         (true, 1) => format!("Add another {word} to the queue, after the running job"),
         (true, _) => format!("Add {count} {word}s to the queue, after the running job"),
         (false, 1) => format!("Make the {word}"),
         (false, _) => format!("Make {count} {word}s"),
     };
-    submit_ui(ui, view, icons::SPARKLE, &name, &explanation);
+    submit_ui(ui, view, icons::SPARKLE, &name, &hover);
 }
 
 /// The main button; where the form is wrong it says why.
-fn submit_ui(ui: &mut Ui, view: &mut UiContext<'_>, icon: char, name: &str, explanation: &str) {
+fn submit_ui(ui: &mut Ui, view: &mut UiContext<'_>, icon: char, name: &str, hover: &str) {
     let has_model = view.model().is_some();
     let first_error = view
         .app
@@ -51,7 +51,7 @@ fn submit_ui(ui: &mut Ui, view: &mut UiContext<'_>, icon: char, name: &str, expl
         .first()
         .map(|err| sentence(&err.message));
     let is_enabled = has_model && first_error.is_none();
-    submit_hints::above_ui(ui, view);
+    submit_hint_ui(ui, view);
     device_ui(ui, view);
     // The first page has a different main button.
     let response = if view.app.cx.page == MainPage::Welcome {
@@ -61,7 +61,7 @@ fn submit_ui(ui: &mut Ui, view: &mut UiContext<'_>, icon: char, name: &str, expl
     };
     let reason = first_error.unwrap_or_else(|| "There is no model yet".to_owned());
     let button = response
-        .on_hover_text(explained(explanation, "generate"))
+        .on_hover_text(explained(hover, "generate"))
         .on_disabled_hover_text(reason);
     view.on_click(&button, QueueCommand::Submit);
 }
@@ -73,9 +73,9 @@ fn device_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let Some((_, chosen)) = choices.iter().find(|(device, _)| *device == before) else {
         return;
     };
-    let explanation = "Any device that is free and has room, or one that the jobs wait for";
+    let hover = "Any device that is free and has room, or one that the jobs wait for";
     ui.horizontal(|ui| {
-        let label = ui.weak("Device").on_hover_text(explanation);
+        let label = ui.weak("Device").on_hover_text(hover);
         let list = ComboBox::from_id_salt("job-device")
             .icon(list_icon)
             .selected_text(chosen)
@@ -86,7 +86,7 @@ fn device_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
             .map(|(device, name)| (*device, name.as_str(), ""));
         choose_from(list, ui, &mut device, choices)
             .labelled_by(label.id)
-            .on_hover_text(explanation);
+            .on_hover_text(hover);
         if device != before {
             view.set(move |app| app.cx.job_device = device);
         }
@@ -96,12 +96,12 @@ fn device_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
 fn edit_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let text = RichText::new("You are editing a job of the queue").color(palette(ui).amber);
     ui.add(Label::new(text).truncate());
-    let explanation = "Back to what was in the form before. The job stays as it was";
-    let button = wide_button(ui, icons::X, "Cancel edit", explanation);
+    let hover = "Back to what was in the form before. The job stays as it was";
+    let button = wide_button(ui, icons::X, "Cancel edit", hover);
     view.on_click(&button, QueueCommand::CancelEdit);
-    let explanation = "The job keeps its place in the queue and starts over with these settings";
+    let hover = "The job keeps its place in the queue and starts over with these settings";
     let name = "Save as this job";
-    submit_ui(ui, view, icons::CHECK_CIRCLE, name, explanation);
+    submit_ui(ui, view, icons::CHECK_CIRCLE, name, hover);
 }
 
 /// New jobs would only wait: why, and how they do not.
@@ -119,55 +119,53 @@ fn stop_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let Some(job) = view.app.queue.live() else {
         return;
     };
-    let is_stopping = job.cancel.is_cancelled();
-    let stopping = stopping_text(job);
-    let is_paused = job.cancel.is_paused();
-    let pausing = stopping.filter(|_| is_paused);
-    let cancelling = stopping.filter(|_| !is_paused);
-    let (pause, cancel) = (
-        pausing.unwrap_or("Pause job"),
-        cancelling.unwrap_or("Cancel"),
+    let (is_stopping, is_paused) = (job.cancel.is_cancelled(), job.cancel.is_paused());
+    let (pause, cancel) = match stopping_text(job) {
+        Some(pausing) if is_paused => (pausing, "Cancel"),
+        Some(cancelling) => ("Pause job", cancelling),
+        None => ("Pause job", "Cancel"),
+    };
+    let hover = "Stop it and free the GPU: no other job starts. What is finished is kept, and it \
+                 can be resumed from there";
+    let command = QueueCommand::PauseAll;
+    let mut buttons = vec![(icons::PAUSE, pause, !is_stopping, hover, command)];
+    if !view.app.queue.waiting.is_empty() {
+        let hover = "Stop it and go on with the next job. What is finished is kept, and it can be \
+                     resumed from there";
+        let command = QueueCommand::SetAside(None);
+        buttons.push((
+            icons::ARROW_RIGHT,
+            "Set aside",
+            !is_stopping,
+            hover,
+            command,
+        ));
+    }
+    let hover = explained(
+        "Stop the running job for good. Whole sections of a video are kept, unfinished images are \
+        not. Waiting jobs continue",
+        "cancel",
     );
-    let can_cancel = !is_stopping || job.cancel.is_paused();
-    let has_next = !view.app.queue.waiting.is_empty();
-    ui.columns(2 + usize::from(has_next), |columns| {
-        if let [first, middle @ .., last] = columns {
-            first.add_enabled_ui(!is_stopping, |ui| {
-                let explanation = "Stop it and free the GPU: no other job starts. What is \
-                                  finished is kept, and it can be resumed from there";
-                let button = wide_button(ui, icons::PAUSE, pause, explanation);
-                view.on_click(&button, QueueCommand::PauseAll);
-            });
-            for ui in middle {
-                ui.add_enabled_ui(!is_stopping, |ui| {
-                    let explanation = "Stop it and go on with the next job. What is finished is \
-                                      kept, and it can be resumed from there";
-                    let button = wide_button(ui, icons::ARROW_RIGHT, "Set aside", explanation);
-                    view.on_click(&button, QueueCommand::SetAside(None));
-                });
-            }
-            last.add_enabled_ui(can_cancel, |ui| {
-                let explanation = explained(
-                    "Stop the running job for good. Whole sections of a video are kept, unfinished \
-                    images are not. Waiting jobs continue",
-                    "cancel",
-                );
-                let button = wide_button(ui, icons::STOP, cancel, &explanation);
-                view.on_click(&button, QueueCommand::Cancel(None));
+    let (can_cancel, command) = (!is_stopping || is_paused, QueueCommand::Cancel(None));
+    buttons.push((icons::STOP, cancel, can_cancel, &hover, command));
+    ui.columns(buttons.len(), |columns| {
+        for (ui, (icon, name, is_possible, hover, command)) in columns.iter_mut().zip(buttons) {
+            ui.add_enabled_ui(is_possible, |ui| {
+                view.on_click(&wide_button(ui, icon, name, hover), command);
             });
         }
     });
     ui.add_space(theme::SMALL_GAP / 2.0);
 }
 
-fn wide_button(ui: &mut Ui, icon: char, name: &str, explanation: &str) -> Response {
+fn wide_button(ui: &mut Ui, icon: char, name: &str, hover: &str) -> Response {
     let button = Button::new(with_icon(icon, name)).truncate();
     across(ui, name, |ui| ui.add(button))
-        .on_hover_text(explanation)
+        .on_hover_text(hover)
         .accessible_name(name)
 }
 
-pub(in crate::window) fn questions_ui(ctx: &Context, view: &mut UiContext<'_>) {
+pub(crate) fn questions_ui(ctx: &Context, view: &mut UiContext<'_>) {
     if let Some((_, secs)) = view.app.queue.countdown {
         countdown_ui(ctx, view, secs);
     } else if let Some(several) = &view.app.queue.several {

@@ -72,7 +72,7 @@ pub(super) fn running_ui(ui: &mut Ui, view: &mut UiContext<'_>, job: &RunningJob
 
 fn running_buttons(ui: &mut Ui, view: &mut UiContext<'_>, job: &RunningJob) {
     ui.add_enabled_ui(!job.cancel.is_cancelled(), |ui| {
-        for (icon, verb, explanation, command) in [
+        for (icon, verb, hover, command) in [
             (
                 icons::STOP,
                 "Cancel",
@@ -87,7 +87,7 @@ fn running_buttons(ui: &mut Ui, view: &mut UiContext<'_>, job: &RunningJob) {
             ),
         ] {
             let name = format!("{verb}: {}", job.request.title());
-            let button = icon_button(ui, icon, &name, explanation);
+            let button = icon_button(ui, icon, &name, hover);
             view.on_click(&button, command);
         }
     });

@@ -27,10 +27,10 @@ pub(super) fn upscale_actions(view: &UiContext<'_>, subject: &ResultSubject) -> 
     let unreadable = subject.is_unreadable.then_some(UNREADABLE);
     let twice = "Queue a job that doubles width and height with the selected upscaler";
     let four_times = "Queue a job that quadruples width and height with the selected upscaler";
-    let action = |(factor, explanation)| {
+    let action = |(factor, hover)| {
         let name = format!("Upscale ×{factor}");
         let upscale = ResultAction::new(icons::ARROWS_OUT, name, make(factor));
-        upscale.explained(explanation).unless(unreadable)
+        upscale.explained(hover).unless(unreadable)
     };
     [(2, twice), (4, four_times)].map(action).into()
 }
@@ -50,10 +50,10 @@ pub(super) fn frames_actions(view: &UiContext<'_>, subject: &ResultSubject) -> V
     let twice = "RIFE adds a frame between every two: double the frame rate, same duration";
     let four_times =
         "RIFE adds three frames between every two: four times the frame rate, same duration";
-    let times = [(2, twice), (4, four_times)].map(|(times, explanation)| {
+    let times = [(2, twice), (4, four_times)].map(|(times, hover)| {
         let name = format!("Interpolate frames ×{times}");
         let make = make(NewRate::Times(times));
-        ResultAction::new(icons::FILM, name, make).explained(explanation)
+        ResultAction::new(icons::FILM, name, make).explained(hover)
     });
     let rates = RATES.map(|fps| {
         let (name, wanted) = (format!("{fps} frames a second"), f64::from(fps));
@@ -104,7 +104,7 @@ pub fn network_actions(view: &UiContext<'_>, is_video: bool) -> Vec<ResultAction
 fn network_action<C>(
     networks: &NetworkChoice<C>,
     kind: &str,
-    explanation: &'static str,
+    hover: &'static str,
     choose: impl Fn(&InstalledNetwork<C>) -> (String, FinishCommand),
 ) -> Option<ResultAction> {
     let chosen = networks.chosen().filter(|_| networks.found.len() > 1)?;
@@ -116,11 +116,11 @@ fn network_action<C>(
             icons::CIRCLE
         };
         let (label, command) = choose(found);
-        ResultAction::new(icon, label, command).explained(explanation)
+        ResultAction::new(icon, label, command).explained(hover)
     });
     let name = format!("{kind}: {}", chosen.name);
     let action = ResultAction::of_several(icons::LIST, name, choices.collect());
-    Some(action.explained(explanation))
+    Some(action.explained(hover))
 }
 
 #[derive(Clone, Debug)]

@@ -43,7 +43,7 @@ const NO_SETTINGS: &str = "The file does not contain its settings";
 pub struct ResultAction {
     pub icon: char,
     pub name: String,
-    pub explanation: &'static str,
+    pub hover: &'static str,
     /// Why not.
     pub obstacle: Option<&'static str>,
     /// `None` for one with choices.
@@ -66,18 +66,15 @@ impl ResultAction {
         Self {
             icon,
             name: name.into(),
-            explanation: "",
+            hover: "",
             obstacle: None,
             command: None,
             choices,
         }
     }
 
-    pub fn explained(self, explanation: &'static str) -> Self {
-        Self {
-            explanation,
-            ..self
-        }
+    pub fn explained(self, hover: &'static str) -> Self {
+        Self { hover, ..self }
     }
 
     pub fn unless(self, obstacle: Option<&'static str>) -> Self {
@@ -110,7 +107,7 @@ impl ResultAction {
             }
         };
         let response = response
-            .on_hover_text(self.explanation)
+            .on_hover_text(self.hover)
             .on_disabled_hover_text(self.obstacle.unwrap_or_default())
             .accessible_name(&self.name);
         let command = self.command.filter(|_| response.clicked());
@@ -222,9 +219,9 @@ pub fn main_actions(view: &UiContext<'_>, subject: &ResultSubject) -> Vec<Result
         .unless(unreadable.or(silent));
     actions.push(take_over);
     if let Some(id) = subject.job {
-        let choices = REMAKES.map(|(icon, name, explanation, remake)| {
+        let choices = REMAKES.map(|(icon, name, hover, remake)| {
             let remake = PlayerCommand::Remake(id, remake);
-            ResultAction::new(icon, name, remake).explained(explanation)
+            ResultAction::new(icon, name, remake).explained(hover)
         });
         let choices = choices.into_iter().chain([workflow_action(subject)]);
         let again = ResultAction::of_several(icons::SPARKLE, "Generate again", choices.collect());
@@ -232,9 +229,9 @@ pub fn main_actions(view: &UiContext<'_>, subject: &ResultSubject) -> Vec<Result
         actions.push(again.explained(hover));
     }
     actions.push(start_action(view, subject));
-    for (slot, icon, name, explanation) in other_places(view, subject) {
+    for (slot, icon, name, hover) in other_places(view, subject) {
         let place = InputsCommand::Open(vec![path()], SlotTarget::onto(Some(slot)));
-        let place = ResultAction::new(icon, name, place).explained(explanation);
+        let place = ResultAction::new(icon, name, place).explained(hover);
         actions.push(place.unless(unreadable));
     }
     actions.extend(upscale_actions(view, subject));
@@ -263,7 +260,7 @@ fn start_action(view: &UiContext<'_>, subject: &ResultSubject) -> ResultAction {
     };
     let spec = view.model();
     let changes = spec.is_some_and(|spec| view.form.changes_video(spec));
-    let (name, explanation) = if subject.is_video && changes {
+    let (name, hover) = if subject.is_video && changes {
         let hover = "Generate a new video from this one, using the denoising strength";
         ("Regenerate video (vid2vid)", hover)
     } else if subject.is_video {
@@ -283,7 +280,7 @@ fn start_action(view: &UiContext<'_>, subject: &ResultSubject) -> ResultAction {
         None
     };
     ResultAction::new(icons::ARROW_RIGHT, name, command)
-        .explained(explanation)
+        .explained(hover)
         .unless(obstacle)
 }
 
@@ -353,16 +350,16 @@ fn workflow_action(subject: &ResultSubject) -> ResultAction {
 /// Makes all of these favourites, or none of them if all are.
 pub fn favourite_action(paths: Vec<PathBuf>, are_favourites: bool) -> ResultAction {
     let mut name = "Favourite";
-    let mut explanation = "Mark it with a star, to find it again (B in the gallery)";
+    let mut hover = "Mark it with a star, to find it again (B in the gallery)";
     if are_favourites {
-        (name, explanation) = ("Not a favourite", "Take the star away (B in the gallery)");
+        (name, hover) = ("Not a favourite", "Take the star away (B in the gallery)");
     }
     let command = GalleryCommand::Mark(MarkChange {
         paths,
         mark: ResultMark::Favourite,
         is_set: !are_favourites,
     });
-    ResultAction::new(icons::STAR, name, command).explained(explanation)
+    ResultAction::new(icons::STAR, name, command).explained(hover)
 }
 
 /// Copies the files of these results.

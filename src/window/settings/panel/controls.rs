@@ -9,7 +9,6 @@ use safelight_core::settings::OutputSettings;
 use safelight_core::settings::table::{SettingControl, Value};
 use safelight_core::uri::is_address;
 
-use crate::window::commands::FolderSetting;
 use crate::window::layout::prelude::*;
 use crate::window::settings::panel::SettingEdit;
 
@@ -197,29 +196,42 @@ impl SettingEdit<'_> {
 
     /// An address that can be typed; what is none is shown as wrong and does not count.
     fn address(&mut self, ui: &mut Ui, address: &str, hint: &str) -> String {
-        let mut chosen = address.to_owned();
-        ui.vertical(|ui| {
-            let width = field_width(ui, theme::PATH_WIDTH);
-            if let Some(text) = self.typed(ui, "", address, hint, width) {
-                let text = text.trim();
-                if text.is_empty() || is_address(text) {
-                    text.clone_into(&mut chosen);
-                } else {
-                    self.page.draft = Some((self.row.key.to_owned(), text.to_owned()));
-                }
+        let problem = |text: &str| {
+            let is_wrong = !text.is_empty() && !is_address(text);
+            is_wrong.then(|| "An address begins with https://".to_owned())
+        };
+        let typed = ui.vertical(|ui| self.checked(ui, "", address, hint, &problem));
+        typed.inner.unwrap_or_else(|| address.to_owned())
+    }
+
+    /// A text like [`Self::typed`] that does not count while there is a problem with it, which is shown below.
+    fn checked(
+        &mut self,
+        ui: &mut Ui,
+        part: &str,
+        value: &str,
+        hint: &str,
+        problem: &dyn Fn(&str) -> Option<String>,
+    ) -> Option<String> {
+        let key = format!("{}{part}", self.row.key);
+        let typed = self.typed(ui, part, value, hint, field_width(ui, theme::PATH_WIDTH));
+        let typed = typed.map(|text| text.trim().to_owned());
+        if let Some(wrong) = typed.clone().filter(|text| problem(text).is_some()) {
+            self.page.draft = Some((key.clone(), wrong));
+        }
+        let draft = self.page.draft.as_ref().filter(|(of, _)| *of == key);
+        match draft.and_then(|(_, text)| problem(text.trim())) {
+            Some(problem) => {
+                wide_note(ui, &sentence(&problem), NoteTone::Warning);
+                None
             }
-            let draft = self.page.draft.as_ref();
-            let typed = draft.filter(|(key, _)| key == self.row.key);
-            if typed.is_some_and(|(_, text)| !text.is_empty() && !is_address(text.trim())) {
-                wide_note(ui, "An address begins with https://", NoteTone::Warning);
-            }
-        });
-        chosen
+            None => typed,
+        }
     }
 
     pub(super) fn pick_folder(&mut self) {
-        let pick = FolderSetting::of_key(self.row.key).map(SettingsCommand::PickFolder);
-        self.commands.extend(pick.map(Into::into));
+        self.commands
+            .push(SettingsCommand::PickFolder(self.row.key).into());
     }
 
     /// A text that counts when its field is left; `part` tells several fields of one row apart.
@@ -276,8 +288,8 @@ impl SettingEdit<'_> {
                         None => {}
                     }
                     let name = format!("Remove: {} {}", self.row.name, index + 1);
-                    let explanation = "Stop looking in this folder";
-                    if icon_button(ui, icons::TRASH, &name, explanation).clicked() {
+                    let hover = "Stop looking in this folder";
+                    if icon_button(ui, icons::TRASH, &name, hover).clicked() {
                         removed = Some(index);
                     }
                 });
@@ -308,28 +320,18 @@ impl SettingEdit<'_> {
             for (index, name) in names.iter().enumerate() {
                 ui.horizontal(|ui| {
                     let label = format!("Remove: {name}");
-                    let explanation = "Take it out of the list. Nothing is deleted";
-                    if icon_button(ui, icons::TRASH, &label, explanation).clicked() {
+                    let hover = "Take it out of the list. Nothing is deleted";
+                    if icon_button(ui, icons::TRASH, &label, hover).clicked() {
                         removed = Some(index);
                     }
                     ui.add(Label::new(RichText::new(name).monospace()).truncate());
                 });
             }
             removed.map(|index| names.remove(index));
-            let width = field_width(ui, theme::PATH_WIDTH);
-            if let Some(text) = self.typed(ui, ": new", "", hint, width) {
-                let name = text.trim().to_owned();
-                if problem(&name).is_none() && !names.contains(&name) {
-                    names.push(name);
-                } else if !name.is_empty() && !names.contains(&name) {
-                    self.page.draft = Some((format!("{}: new", self.row.key), name));
-                }
-            }
-            let draft = self.page.draft.as_ref();
-            let typed = draft.filter(|(key, _)| self.row.holds(key.trim_end_matches(": new")));
-            if let Some(problem) = typed.and_then(|(_, text)| problem(text.trim())) {
-                wide_note(ui, &sentence(&problem), NoteTone::Warning);
-            }
+            let is_new = |text: &str| !text.is_empty() && !names.iter().any(|name| name == text);
+            let problem = |text: &str| problem(text).filter(|_| is_new(text));
+            let typed = self.checked(ui, ": new", "", hint, &problem);
+            names.extend(typed.filter(|text| is_new(text)));
         });
         names
     }
@@ -369,8 +371,8 @@ impl SettingEdit<'_> {
             variables.insert(name.to_owned(), text);
         }
         let button = format!("Remove: {name}");
-        let explanation = "Leave this variable as Safelight sets it";
-        if icon_button(ui, icons::TRASH, &button, explanation).clicked() {
+        let hover = "Leave this variable as Safelight sets it";
+        if icon_button(ui, icons::TRASH, &button, hover).clicked() {
             variables.remove(name);
         }
     }
