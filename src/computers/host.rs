@@ -451,5 +451,5 @@ fn with_pixels(
         width: frame.image.width,
         height: frame.image.height,
     };
-    (update(header), frame.image.rgb.clone())
+    (update(header), frame.image.planes())
 }

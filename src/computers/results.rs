@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use safelight_core::job::{JobId, JobRequest, Video};
 use safelight_core::job_update::{JobOutcome, JobOutput};
-use safelight_core::media::{open_rgb, open_video};
+use safelight_core::media::{open_rgba, open_video};
 use safelight_core::naming::free_path;
 use serde::{Deserialize, Serialize};
 
@@ -57,7 +57,7 @@ impl ResultDownload {
             let frames = if paths.len() > 1 || request.makes_images() {
                 paths
                     .iter()
-                    .map(|path| open_rgb(path).map(Arc::new))
+                    .map(|path| open_rgba(path).map(Arc::new))
                     .collect()
             } else {
                 open_video(&paths.first().cloned().unwrap_or_default()).map(|video| video.frames)

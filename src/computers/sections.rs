@@ -103,6 +103,7 @@ mod tests {
                 width: 16,
                 height: 8,
                 rgb: vec![grey; 16 * 8 * 3],
+                alpha: None,
             })
         };
         let [first, second, blended] = [20, 90, 200].map(frame);

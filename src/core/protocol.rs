@@ -124,7 +124,7 @@ pub enum EngineMessage {
     },
     /// Pixels follow as raw RGB bytes.
     Preview(PixelHeader),
-    /// Pixels follow as raw RGB bytes. With sections the frames of one: see [`StageOrder::section`].
+    /// Pixels follow as raw RGB bytes, and after them the opacity of each pixel in images with alpha. With sections the frames of one: see [`StageOrder::section`].
     Frame(PixelHeader),
     /// The sound of the result. Samples in -1..1 follow as little-endian f32, those of all channels side by side.
     Sound {

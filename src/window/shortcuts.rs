@@ -124,7 +124,7 @@ shortcuts! {
     WATCH Anywhere "upscale" "Upscale ×2" [] => PlayerCommand::Finish(PostprocessAction::Upscale(2));
     WATCH Anywhere "interpolate" "Interpolate frames ×2" []
         => PlayerCommand::Finish(PostprocessAction::Frames(NewRate::Times(2)));
-    WATCH Anywhere "depth" "Depth map (ControlNet)" [] => PlayerCommand::Finish(PostprocessAction::Depth);
+    WATCH Anywhere "depth" "Depth map" [] => PlayerCommand::Finish(PostprocessAction::Depth);
     WATCH Watching "delete" "Delete what is shown" [key(Key::Delete)] => PlayerCommand::Delete;
     WATCH Anywhere "copy-path" "Copy path" [] => PlayerCommand::CopyPath;
     WATCH Anywhere "live" "Show the running job" [] => PlayerCommand::ShowLive;

@@ -98,5 +98,11 @@ impl MainPage {
 }
 
 pub fn color_image(image: &RgbPixels) -> ColorImage {
-    ColorImage::from_rgb([image.width as usize, image.height as usize], &image.rgb)
+    let size = [image.width as usize, image.height as usize];
+    let Some(alpha) = &image.alpha else {
+        return ColorImage::from_rgb(size, &image.rgb);
+    };
+    let pixels = image.rgb.as_chunks::<3>().0.iter().zip(alpha);
+    let rgba: Vec<u8> = pixels.flat_map(|([r, g, b], a)| [*r, *g, *b, *a]).collect();
+    ColorImage::from_rgba_unmultiplied(size, &rgba)
 }

@@ -136,9 +136,9 @@ impl JobEvents<'_> {
 }
 
 /// An image that came with its place in the video; `None` where it is none.
-pub(crate) fn preview_frame(header: PixelHeader, rgb: Vec<u8>) -> Option<PreviewFrame> {
+pub(crate) fn preview_frame(header: PixelHeader, bytes: Vec<u8>) -> Option<PreviewFrame> {
     let (index, count) = (header.index, header.count);
-    let image = Arc::new(RgbPixels::new(header.width, header.height, rgb).ok()?);
+    let image = Arc::new(RgbPixels::from_planes(header.width, header.height, bytes).ok()?);
     Some(PreviewFrame {
         index,
         count,

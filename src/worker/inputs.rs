@@ -183,10 +183,17 @@ impl JobInputs {
     /// Copies the image, or the first frame of a video.
     fn copy_image(&mut self, field: &str, source: &Path, copy: &Path) -> Result<(), JobError> {
         let image = media::open_image(source)?;
-        write_image(copy, &image.image)?;
-        let notices = image.notices(source).into_iter();
-        self.notices
-            .extend(notices.map(|text| format!("{text}: {}", source.display())));
+        let notices = image.notices(source);
+        if field.starts_with("reference") {
+            write_image(copy, &image.into_rgba())?;
+        } else {
+            write_image(copy, &image.image)?;
+        }
+        self.notices.extend(
+            notices
+                .into_iter()
+                .map(|text| format!("{text}: {}", source.display())),
+        );
         self.remember(field, media::image_fingerprint(source))
     }
 

@@ -162,10 +162,12 @@ fn of_several_networks_one_is_chosen_and_then_used() {
 #[test]
 fn depth_map_is_a_job_of_the_queue_or_offers_the_network() {
     let (mut bench, _) = with_networks(&[], &[]);
-    bench.press_more_until(
-        "Depth map",
-        "There is no model for depth yet|depth_estimation",
-    );
+    bench.press("More");
+    assert!(!bench.has("Depth map"), "its model follows no video");
+    bench.press_key(Key::Escape);
+    bench.search_commands("depth map");
+    bench.press_key(Key::Enter);
+    bench.wait_for("There is no model for depth yet|depth_estimation");
     bench.press("Download…");
     bench.wait_for("Depth Anything V2 Small|Apache-2.0");
 
@@ -176,7 +178,8 @@ fn depth_map_is_a_job_of_the_queue_or_offers_the_network() {
     bench.until("it is found", |bench| {
         !bench.app().finishing.depth.found.is_empty()
     });
-    bench.press_more("Depth map");
+    bench.search_commands("depth map");
+    bench.press_key(Key::Enter);
     let sent = bench.next_finish();
     assert_eq!(sent.request.source, video);
     assert_eq!(sent.request.after, sent.request.before);

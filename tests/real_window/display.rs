@@ -121,6 +121,7 @@ impl Display {
             width: u32::from(width),
             height: u32::from(height),
             rgb: rgb.collect(),
+            alpha: None,
         }
     }
 

@@ -57,6 +57,7 @@ fn sunset() -> RgbPixels {
         width: 256,
         height: 256,
         rgb: rows.collect(),
+        alpha: None,
     }
 }
 

@@ -16,6 +16,7 @@ pub mod ltx2;
 mod parts;
 mod prelude;
 pub mod qwen_image;
+pub mod qwen_image_21;
 mod registry;
 mod single;
 mod table;

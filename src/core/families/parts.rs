@@ -20,6 +20,7 @@ const T5: &str = "t5xxl_fp16.safetensors from comfyanonymous/flux_text_encoders"
 const FLUX_VAE: &str = "ae.safetensors from black-forest-labs/FLUX.1-schnell";
 pub(super) const FLUX2_VAE: &str = "flux2-vae.safetensors from Comfy-Org/flux2-dev";
 const IMAGE_VAE: &str = "qwen_image_vae.safetensors from Comfy-Org/Qwen-Image_ComfyUI";
+const RGBA_VAE: &str = "qwen_image_2.1_vae_bf16.safetensors from Comfy-Org/Qwen-Image-2.1";
 
 /// The tokenizers to get with a first and a second text encoder.
 const TOKENIZERS: [&str; 2] = [
@@ -116,21 +117,38 @@ fn kl_vae(
 /// Wan 2.1's autoencoder as it was further trained for images, for latents of `expected` channels. That of videos will
 /// do too: their latents are the same.
 pub(super) fn image_wan_vae(expected: i64) -> ComponentQuery<'static> {
-    let what = format!("a Qwen-Image VAE (z_dim {expected})");
+    let usual = &["qwen_image_vae", "vae", "wan_2.1_vae", "Wan2_1_VAE"];
+    wan_vae(expected, "a Qwen-Image VAE", IMAGE_VAE, usual)
+}
+
+/// Qwen-Image 2.1's autoencoder of RGBA images, for latents of `expected` channels.
+pub(super) fn rgba_vae(expected: i64) -> ComponentQuery<'static> {
+    let usual = &["qwen_image_2.1_vae_bf16", "qwen_image_2.1_vae", "vae"];
+    wan_vae(expected, "a Qwen-Image 2.1 VAE", RGBA_VAE, usual)
+}
+
+fn wan_vae(
+    expected: i64,
+    kind: &'static str,
+    example: &'static str,
+    usual: &'static [&'static str],
+) -> ComponentQuery<'static> {
+    let what = format!("{kind} (z_dim {expected})");
     ComponentQuery {
         component: ModelComponent::Vae,
         part: PartKind::WanVae,
         what: what.clone(),
-        kind: "a Qwen-Image VAE",
-        example: IMAGE_VAE,
-        usual: &["qwen_image_vae", "vae", "wan_2.1_vae", "Wan2_1_VAE"],
+        kind,
+        example,
+        usual,
         word: "vae",
         is_in: WanVaeConfig::is_in,
         fits: Box::new(move |weights, place| {
             let config = WanVaeConfig::read(place)?;
             let found = config.z_dim;
-            fits_transformer(expected == found, &what, IMAGE_VAE, place, || match found {
+            fits_transformer(expected == found, &what, example, place, || match found {
                 48 => "a Wan 2.2 VAE (z_dim 48)".to_owned(),
+                64 => "a Qwen-Image 2.1 VAE (z_dim 64)".to_owned(),
                 other => format!("one with a z_dim of {other}"),
             })?;
             config.check_weights(weights)
@@ -185,6 +203,14 @@ pub(super) const QWEN3_VL_4B: LanguageModel = LanguageModel {
         reads_alone.then_some("a Qwen 3 that does not look at images")
     },
     ..QWEN3_4B
+};
+
+/// The text half of Qwen 3 VL of 8 billion.
+pub(super) const QWEN3_VL_8B: LanguageModel = LanguageModel {
+    names: ["a Qwen 3 VL 8B text encoder", "a Qwen 3 VL text encoder"],
+    example: "qwen3vl_8b_bf16.safetensors from Comfy-Org/Qwen-Image-2.1",
+    usual: &["qwen3vl_8b", "qwen3_vl_8b", "qwen_3_vl_8b", "text_encoder"],
+    ..QWEN3_VL_4B
 };
 
 /// The text half of Qwen 2.5 VL of 7 billion.

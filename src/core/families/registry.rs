@@ -3,7 +3,7 @@
 use super::def::FamilyDef;
 #[cfg(debug_assertions)]
 use super::toy;
-use super::{chroma, flux, flux2, framepack, krea2, ltx2, qwen_image, wan, z_image};
+use super::{chroma, flux, flux2, framepack, krea2, ltx2, qwen_image, qwen_image_21, wan, z_image};
 use crate::model::ModelFamily;
 
 static FAMILIES: &[&dyn FamilyDef] = &[
@@ -17,6 +17,7 @@ static FAMILIES: &[&dyn FamilyDef] = &[
     &flux2::Flux2Family,
     &krea2::Krea2Family,
     &chroma::ChromaFamily,
+    &qwen_image_21::QwenImage21Family,
     &qwen_image::QwenImageFamily,
     &flux::FluxFamily,
 ];

@@ -99,14 +99,7 @@ impl<F: SingleTransformerFamily> FamilyDef for F {
             Stage::EncodeImage => [image(job, PlannedNetwork::VaeEncoder), None],
             Stage::EncodeVision => [siglip(job), redux(job)],
             Stage::Decode => [image(job, PlannedNetwork::VaeDecoder), None],
-            Stage::Denoise
-            | Stage::DenoiseHigh
-            | Stage::DenoiseLow
-            | Stage::Unload
-            | Stage::Upscale
-            | Stage::Interpolate
-            | Stage::Depth
-            | Stage::Save => [None, None],
+            _ => [None, None],
         });
         needs.into_iter().flatten().collect()
     }
@@ -202,8 +195,10 @@ impl<F: SingleTransformerFamily> FamilyDef for F {
         let variant = variant_of::<F>(&config, place);
         let variant = variant.map_err(|what| CatalogError::unsupported(what, place))?;
         config.check_weights(weights)?;
+        let sigmas = (F::TABLE.sample_sigmas)(variant.name);
         let mut files = ModelFiles {
             transformer: place.to_owned(),
+            sample_sigmas: sigmas.map(<[f32]>::to_vec),
             ..ModelFiles::default()
         };
         component_search::complete(&mut files, &parts::<F>(&config), companions, library)?;

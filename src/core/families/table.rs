@@ -16,8 +16,8 @@ use crate::lora::{self, LayerTable, LoraCoverage, LoraTarget};
 use crate::model::facts::{ModelFacts, ModelVariant, TransformerShape};
 use crate::model::{CatalogError, GuidanceMode, LoraSignature, ModelFiles, SharedLoraNames};
 use crate::networks::{
-    ClipTextConfig, DenoiserConfig, KlVaeConfig, LanguageKind, LanguageUse, NetworkConfig as _,
-    QwenVisionConfig, T5Config, T5Kind, TransformerConfig, WanVaeConfig,
+    ClipTextConfig, DenoiserConfig, KlVaeConfig, LanguageKind, LanguageUse, NetworkConfig,
+    Qwen3VisionConfig, QwenVisionConfig, T5Config, T5Kind, TransformerConfig, WanVaeConfig,
 };
 use crate::tokens::{CLIP_TOKENS, TextRule};
 
@@ -57,6 +57,8 @@ pub(super) struct FamilyTable<C: 'static> {
     pub published: fn(&TransformerShape) -> C,
     /// Checks and changes what a table cannot say of a model.
     pub complete: fn(&C, &ModelFiles, &mut ModelFacts) -> Result<(), CatalogError>,
+    /// Sigmas that a variant was distilled to, for files that do not state them.
+    pub sample_sigmas: fn(&str) -> Option<&'static [f32]>,
     /// Needs of a stage, one network after the other; `None` where they are those that every family has.
     pub needs: fn(&PlannedJob<'_>, Stage) -> Option<StageNeeds>,
     pub experts: Option<ExpertRules>,
@@ -133,6 +135,7 @@ impl<C: TransformerConfig + Default> FamilyTable<C> {
         read_more: |_, _| Ok(()),
         published: |_| C::default(),
         complete: |_, _, _| Ok(()),
+        sample_sigmas: |_| None,
         needs: |_, _| None,
         experts: None,
         image_prompts: None,
@@ -178,6 +181,12 @@ impl FamilyVae {
         is_published: |_, place| has_widths_of(&KlVaeConfig::of_thirty_two_channels(), place),
         ..Self::FLUX
     };
+    /// Qwen-Image 2.1's, of RGBA images.
+    pub const QWEN_IMAGE_21: Self = Self {
+        class: Some("AutoencoderKLQwenImage21"),
+        wanted: parts::rgba_vae,
+        ..Self::QWEN_IMAGE
+    };
     /// Wan 2.1's as Qwen-Image was trained with it.
     pub const QWEN_IMAGE: Self = Self {
         class: Some("AutoencoderKLQwenImage"),
@@ -206,6 +215,8 @@ pub(super) enum TextNetwork {
     ClipL,
     T5(T5Kind),
     Language(LanguageUse),
+    /// With its vision transformer, where the file has one: models that make images of text alone run without.
+    VisionLanguage(LanguageUse),
 }
 
 /// A text encoder of a family, next to a transformer of config `C`.
@@ -268,7 +279,7 @@ impl TextNetwork {
             Self::ClipL => Some("CLIPTextModel"),
             Self::T5(T5Kind::T5) => Some("T5EncoderModel"),
             Self::T5(T5Kind::Umt5) => Some("UMT5EncoderModel"),
-            Self::Language(_) => None,
+            Self::Language(_) | Self::VisionLanguage(_) => None,
         }
     }
 
@@ -281,12 +292,14 @@ impl TextNetwork {
         match self {
             Self::ClipL => reader.read::<ClipTextConfig>(part, place),
             Self::T5(kind) => reader.with_config(part, place, T5Config::read_as(kind, place)?),
-            Self::Language(usage) => {
+            Self::Language(usage) => reader.with_config(part, place, usage.read(place)?),
+            Self::VisionLanguage(usage) => {
                 reader.with_config(part, place, usage.read(place)?)?;
                 if usage.kind == LanguageKind::Qwen2 {
-                    return read_vision(place, reader);
+                    read_vision::<QwenVisionConfig>(QwenVisionConfig::is_in, place, reader)
+                } else {
+                    read_vision::<Qwen3VisionConfig>(Qwen3VisionConfig::is_in, place, reader)
                 }
-                Ok(())
             }
         }
     }
@@ -300,7 +313,7 @@ impl TextNetwork {
         match self {
             Self::ClipL => clip_text(job, part),
             Self::T5(_) => t5(job, part, tokens),
-            Self::Language(_) => language(job, part, tokens),
+            Self::Language(_) | Self::VisionLanguage(_) => language(job, part, tokens),
         }
     }
 
@@ -309,16 +322,20 @@ impl TextNetwork {
         match self {
             Self::ClipL => Some(lora::CLIP),
             Self::T5(_) => Some(lora::T5),
-            Self::Language(_) => None,
+            Self::Language(_) | Self::VisionLanguage(_) => None,
         }
     }
 }
 
-/// Reads the vision transformer of a text encoder. Without one, models that make images of text alone still run.
-fn read_vision(place: &Path, reader: &mut NetworkReader) -> Result<(), CatalogError> {
+/// Reads the vision transformer of a text encoder, if the file has one.
+fn read_vision<C: NetworkConfig + Any + Send + Sync>(
+    is_in: fn(&WeightSet) -> bool,
+    place: &Path,
+    reader: &mut NetworkReader,
+) -> Result<(), CatalogError> {
     let weights = WeightSet::open(place)?;
-    if QwenVisionConfig::is_in(&weights)
-        && let Ok(config) = QwenVisionConfig::read(place)
+    if is_in(&weights)
+        && let Ok(config) = C::read(place)
         && config.check_weights(&weights).is_ok()
     {
         reader.with_config(PlannedNetwork::ImageEncoder, place, config)?;

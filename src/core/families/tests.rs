@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use super::table::VariantHints;
-use super::{ModelFamily, chroma, flux2, krea2, qwen_image, z_image};
+use super::{ModelFamily, chroma, flux2, krea2, qwen_image, qwen_image_21, z_image};
 use crate::families::def_of;
 use crate::fitting::LoraOrigin;
 use crate::job::GenerateForm;
@@ -71,12 +71,13 @@ impl FamilyCase {
     }
 }
 
-fn cases() -> [FamilyCase; 5] {
+fn cases() -> [FamilyCase; 6] {
     [
         chroma::tests::case(),
         flux2::tests::case(),
         krea2::tests::case(),
         qwen_image::tests::case(),
+        qwen_image_21::tests::case(),
         z_image::tests::case(),
     ]
 }

@@ -15,7 +15,7 @@ use sha2::{Digest as _, Sha256};
 
 use super::FileStamp;
 use crate::files::{finish_partial, make_private_folder, partial_path, private};
-use crate::media::{MediaError, RgbPixels, open_rgb, thumbnail};
+use crate::media::{MediaError, RgbPixels, open_rgb, open_rgba, thumbnail};
 use crate::uri::encoded;
 
 /// The longer side of a small image, in pixels.
@@ -79,7 +79,8 @@ impl ThumbFolder {
         if let Ok(image) = open_rgb(&kept) {
             return Ok(image);
         }
-        let small = thumbnail(&open_rgb(path)?, THUMB_SIDE, THUMB_SIDE)?;
+        let image = open_rgba(path)?.over_white();
+        let small = thumbnail(&image, THUMB_SIDE, THUMB_SIDE)?;
         if let Err(err) = self.keep(&kept, &small) {
             // It is shown all the same.
             tracing::debug!("a thumbnail was not kept: {err}");

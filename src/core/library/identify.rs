@@ -98,6 +98,7 @@ fn check_component(
     component: &str,
     expected: Option<&str>,
 ) -> Result<(), CatalogError> {
+    let component = index.folder_of(component);
     let index_path = || folder.join("model_index.json");
     let Some(class) = index.components.get(component) else {
         return Err(CatalogError::config(

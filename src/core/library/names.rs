@@ -36,13 +36,15 @@ const SPELLINGS: [(&str, &str); 6] = [
 ];
 
 /// Words that only say how weights are stored.
-const STORAGE: [&str; 14] = [
+const STORAGE: [&str; 16] = [
     "fp32",
     "fp16",
     "bf16",
     "f32",
     "f16",
     "fp8",
+    "int8",
+    "convrot",
     "e4m3fn",
     "e5m2",
     "scaled",

@@ -99,6 +99,7 @@ fn parts_of(own: &str, tensor: &TensorSpec) -> (&'static [&'static str], &'stati
             &["q", "k", "v", "mlp"],
             &[Of(7, 0, 1), Of(7, 1, 1), Of(7, 2, 1), Of(7, 3, 4)],
         ),
+        _ if own.ends_with("img_mlp.gate_up") => (&["gate", "up"], &[Of(2, 0, 1), Of(2, 1, 1)]),
         _ if own.ends_with("attn.heads") => (
             &["q", "k", "v", "gate"],
             &[Part(0), Part(1), Part(2), Part(3)],

@@ -27,6 +27,13 @@ impl AlphaChannel {
         })
     }
 
+    /// Of an image that carries it.
+    pub(super) fn of(image: &RgbPixels) -> Option<Self> {
+        let values = image.alpha.clone()?;
+        let image = GrayImage::from_raw(image.width, image.height, values)?;
+        Self::new(image)
+    }
+
     /// Cropped to the shape of `width × height` as [`crop_to_aspect`] does, and resampled to it with Lanczos, without
     /// its overshoot.
     pub fn resized(&self, width: u32, height: u32) -> Result<Self, MediaError> {
@@ -64,6 +71,14 @@ fn first_channel(image: &RgbPixels) -> Vec<u8> {
 }
 
 impl OpenedImage {
+    /// The image with its alpha.
+    pub fn into_rgba(self) -> RgbPixels {
+        RgbPixels {
+            alpha: self.alpha.map(|alpha| alpha.values),
+            ..self.image
+        }
+    }
+
     /// The colours, with those of transparent pixels replaced by the colours around them: hidden ones would bleed into
     /// the edges of what is visible when the image is enlarged.
     pub fn into_filled(self) -> RgbPixels {

@@ -48,7 +48,7 @@ pub use mask::{
 #[cfg(test)]
 pub(crate) use metadata::test_files;
 pub use metadata::{MetadataText, read_settings, read_texts};
-pub use open::{MAX_PIXELS, OpenedImage, open_image, open_rgb};
+pub use open::{MAX_PIXELS, OpenedImage, open_image, open_rgb, open_rgba};
 pub use open_sound::open_sound;
 pub(crate) use outpaint::with_gray;
 pub use outpaint::{

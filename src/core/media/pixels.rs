@@ -1,6 +1,6 @@
-//! A plain image in memory: 8-bit RGB, rows from the top, no padding.
+//! A plain image in memory: 8-bit RGB, for some results with alpha, rows from the top, no padding.
 //!
-//! It has no alpha, no colour profile and no format; reading and writing files is elsewhere.
+//! It has no colour profile and no format; reading and writing files is elsewhere.
 
 use super::MediaError;
 
@@ -13,6 +13,8 @@ pub struct RgbPixels {
     pub height: u32,
     /// `width * height * 3` bytes, row by row from the top.
     pub rgb: Vec<u8>,
+    /// Opacity of each pixel, `width * height` bytes, of results with alpha; other images are opaque.
+    pub alpha: Option<Vec<u8>>,
 }
 
 impl RgbPixels {
@@ -21,7 +23,12 @@ impl RgbPixels {
         if width == 0 || height == 0 {
             return Err(MediaError::no_pixels(width, height));
         }
-        let image = Self { width, height, rgb };
+        let image = Self {
+            width,
+            height,
+            rgb,
+            alpha: None,
+        };
         if image.is_consistent() {
             return Ok(image);
         }
@@ -30,6 +37,38 @@ impl RgbPixels {
         Err(MediaError::other(format!(
             "expected {expected} bytes of pixels for {width} × {height}, found {found}"
         )))
+    }
+
+    /// Takes over all colours, and after them the opacity of each pixel if there are more bytes.
+    pub fn from_planes(width: u32, height: u32, mut bytes: Vec<u8>) -> Result<Self, MediaError> {
+        let pixels = u64::from(width) * u64::from(height);
+        let has_alpha = bytes.len() as u64 == pixels.saturating_mul(4);
+        let alpha = has_alpha.then(|| bytes.split_off(bytes.len() / 4 * 3));
+        let image = Self::new(width, height, bytes)?;
+        Ok(Self { alpha, ..image })
+    }
+
+    /// Bytes that [`Self::from_planes`] takes.
+    pub fn planes(&self) -> Vec<u8> {
+        [&*self.rgb, self.alpha.as_deref().unwrap_or_default()].concat()
+    }
+
+    /// Opaque, before a white background.
+    pub fn over_white(&self) -> Self {
+        let Some(alpha) = &self.alpha else {
+            return self.clone();
+        };
+        let pixels = self.rgb.as_chunks::<3>().0.iter().zip(alpha);
+        let over = |colour: u8, alpha: u8| {
+            let (colour, alpha) = (u32::from(colour), u32::from(alpha));
+            ((colour * alpha + 255 * (255 - alpha) + 127) / 255) as u8
+        };
+        let rgb = pixels.flat_map(|(rgb, alpha)| rgb.map(|colour| over(colour, *alpha)));
+        Self {
+            rgb: rgb.collect(),
+            alpha: None,
+            ..*self
+        }
     }
 
     /// An image whose pixel at column `x` and row `y` is `colour(x, y)`.
@@ -47,7 +86,10 @@ impl RgbPixels {
 
     pub(super) fn is_consistent(&self) -> bool {
         let pixels = u64::from(self.width) * u64::from(self.height);
-        pixels > 0 && pixels.checked_mul(3) == Some(self.rgb.len() as u64)
+        let alpha = self.alpha.as_ref();
+        pixels > 0
+            && pixels.checked_mul(3) == Some(self.rgb.len() as u64)
+            && alpha.is_none_or(|alpha| alpha.len() as u64 == pixels)
     }
 
     /// The pixel at column `x` and row `y`, both inside the image.
@@ -81,6 +123,18 @@ mod tests {
             err.to_string(),
             "expected 12 bytes of pixels for 2 × 2, found 11"
         );
+    }
+
+    #[test]
+    fn planes_keep_alpha_and_transparent_pixels_are_white_before_white() {
+        let bytes = vec![10, 20, 30, 40, 50, 60, 0, 255];
+        let image = RgbPixels::from_planes(2, 1, bytes.clone()).unwrap();
+        assert_eq!(image.alpha, Some(vec![0, 255]));
+        assert_eq!(image.planes(), bytes);
+        assert_eq!(image.over_white().rgb, [255, 255, 255, 40, 50, 60]);
+        let opaque = RgbPixels::from_planes(2, 1, bytes[..6].to_vec()).unwrap();
+        assert_eq!(opaque.alpha, None);
+        assert!(RgbPixels::from_planes(2, 1, bytes[..7].to_vec()).is_err());
     }
 
     #[test]

@@ -22,8 +22,32 @@ fn resample(
     }
     let old = (image.width as usize, image.height as usize);
     let new = (width as usize, height as usize);
-    let rgb = resize::resample(&image.rgb, old, new, filter);
-    RgbPixels::new(width, height, rgb)
+    let resampled =
+        |rgb: &[u8]| RgbPixels::new(width, height, resize::resample(rgb, old, new, filter));
+    let Some(alpha) = &image.alpha else {
+        return resampled(&image.rgb);
+    };
+    // Colours weighted by opacity, so that those of transparent pixels do not bleed.
+    let weighted = image.rgb.as_chunks::<3>().0.iter().zip(alpha);
+    let weighted = weighted.flat_map(|(rgb, alpha)| rgb.map(|colour| scaled(colour, *alpha, 255)));
+    let opacity: Vec<u8> = alpha.iter().flat_map(|alpha| [*alpha; 3]).collect();
+    let mut made = resampled(&weighted.collect::<Vec<u8>>())?;
+    let opacity = resampled(&opacity)?.rgb.into_iter().step_by(3);
+    let opacity: Vec<u8> = opacity.collect();
+    for (pixel, alpha) in made.rgb.chunks_exact_mut(3).zip(&opacity) {
+        for colour in pixel {
+            *colour = scaled(*colour, 255, *alpha);
+        }
+    }
+    made.alpha = Some(opacity);
+    Ok(made)
+}
+
+/// `value * factor / divisor`, at most 255; 0 where the divisor is 0.
+fn scaled(value: u8, factor: u8, divisor: u8) -> u8 {
+    let (value, factor, divisor) = (u32::from(value), u32::from(factor), u32::from(divisor));
+    let quotient = (value * factor + divisor / 2).checked_div(divisor);
+    quotient.map_or(0, |found| found.min(255) as u8)
 }
 
 /// The largest part of `image` from its middle that has the shape of `width × height`.
@@ -92,6 +116,22 @@ mod tests {
         let byte =
             |x: u32, y: u32, c: u32| ((x * x * 7 + y * y * 5 + x * y * 3 + c * 50) % 256) as u8;
         RgbPixels::from_fn(width, height, |x, y| [0, 1, 2].map(|c| byte(x, y, c))).unwrap()
+    }
+
+    #[test]
+    fn colours_of_transparent_pixels_do_not_bleed_when_an_image_with_alpha_is_resized() {
+        let mut image =
+            RgbPixels::from_fn(8, 8, |x, _| if x < 4 { [255, 0, 0] } else { [0, 0, 255] }).unwrap();
+        image.alpha = Some((0..64).map(|at| if at % 8 < 4 { 0 } else { 255 }).collect());
+        let small = resize_lanczos(&image, 4, 4).unwrap();
+        let alpha = small.alpha.unwrap();
+        assert!(alpha[0] == 0 && alpha[3] == 255, "{alpha:?}");
+        for (rgb, alpha) in small.rgb.as_chunks::<3>().0.iter().zip(alpha) {
+            assert!(
+                rgb[0] == 0 && (alpha < 32 || rgb[2] > 220),
+                "{rgb:?} {alpha}"
+            );
+        }
     }
 
     #[test]

@@ -16,6 +16,8 @@ pub struct ModelIndex {
     pub class: String,
     pub expand_timesteps: bool,
     pub boundary_ratio: Option<f64>,
+    /// Sigmas that the model was distilled to.
+    pub sample_sigmas: Option<Vec<f32>>,
     /// True if the pipeline states that the model was distilled to few steps.
     pub is_distilled: Option<bool>,
     /// Component → class, for those that are not null.
@@ -39,12 +41,31 @@ impl ModelIndex {
                 _ => None,
             })
             .collect();
+        let sample_sigmas = fields.get("sample_sigmas").and_then(Value::as_array);
+        let sample_sigmas = sample_sigmas.and_then(|sigmas| {
+            let sigmas = sigmas.iter().map(|sigma| Some(sigma.as_f64()? as f32));
+            sigmas.collect::<Option<Vec<f32>>>()
+        });
+        let sample_sigmas = sample_sigmas.filter(|sigmas| !sigmas.is_empty());
         Ok(Self {
             class: class.clone(),
             expand_timesteps: fields.get("expand_timesteps") == Some(&Value::Bool(true)),
             boundary_ratio: fields.get("boundary_ratio").and_then(Value::as_f64),
-            is_distilled: fields.get("is_distilled").and_then(Value::as_bool),
+            is_distilled: fields
+                .get("is_distilled")
+                .and_then(Value::as_bool)
+                .or_else(|| sample_sigmas.is_some().then_some(true)),
+            sample_sigmas,
             components,
         })
+    }
+
+    /// Folder of a component: a tokenizer may be part of a processor for text and images.
+    pub(crate) fn folder_of<'a>(&self, component: &'a str) -> &'a str {
+        let has = |name: &str| self.components.contains_key(name);
+        if component == "tokenizer" && !has("tokenizer") && has("processor") {
+            return "processor";
+        }
+        component
     }
 }

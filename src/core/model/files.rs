@@ -44,6 +44,9 @@ pub struct ModelFiles {
     pub scheduler: Option<PathBuf>,
     /// The part of the schedule's timesteps at and above which the high-noise expert works.
     pub boundary_ratio: Option<f64>,
+    /// Sigmas of a model that was distilled to these; the schedule's own when absent.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub sample_sigmas: Option<Vec<f32>>,
     /// True if every token has a separate timestep, and a given first frame has timestep 0 (Wan 2.2 TI2V).
     pub expand_timesteps: bool,
     /// The model has layers for a control video, which see something in every job (Wan VACE).
@@ -78,12 +81,14 @@ impl ModelFiles {
         Self {
             transformer_2: named("transformer_2"),
             text_encoder_2: named("text_encoder_2"),
+            tokenizer: folder.join(index.folder_of("tokenizer")),
             tokenizer_class: index.components.get("tokenizer").cloned(),
             tokenizer_2: named("tokenizer_2"),
             tokenizer_2_class: index.components.get("tokenizer_2").cloned(),
             image_encoder: named("image_encoder"),
             image_processor: named("image_processor"),
             boundary_ratio: index.boundary_ratio,
+            sample_sigmas: index.sample_sigmas.clone(),
             expand_timesteps: index.expand_timesteps,
             ..Self::in_folder(folder)
         }

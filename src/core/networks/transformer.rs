@@ -72,7 +72,7 @@ macro_rules! width_of_heads {
 
 width_of_heads! {
     ChromaTransformerConfig Flux2TransformerConfig FluxTransformerConfig FramePackTransformerConfig
-    Krea2TransformerConfig QwenImageTransformerConfig WanTransformerConfig
+    Krea2TransformerConfig QwenImage21TransformerConfig QwenImageTransformerConfig WanTransformerConfig
 }
 
 impl<T: TransformerConfig> NetworkConfig for T {

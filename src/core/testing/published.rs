@@ -333,7 +333,10 @@ pub(crate) struct Offered {
     pub sampler: SamplerKind,
     /// Width and height, pixels.
     pub edge: u32,
-    pub latent_channels: usize,
+    /// Channels of its latents, where previews have their colours.
+    pub preview_channels: Option<usize>,
+    /// Pixels that edges are multiples of.
+    pub step: u32,
     /// One that ships with the app.
     pub tokenizer: &'static str,
     /// The text encoder's name and how many tokens it reads.
@@ -359,9 +362,9 @@ impl Offered {
         assert_eq!(given, (optional, optional, no));
         assert_eq!(spec.image_role, ImageRole::Base);
         let limits = (spec.limits.size_multiple, spec.limits.max_edge);
-        assert_eq!(limits, (16, 8192));
-        let factors = &spec.latent_rgb.as_ref().unwrap().factors;
-        assert_eq!(factors.len(), self.latent_channels);
+        assert_eq!(limits, (self.step, 8192));
+        let channels = spec.latent_rgb.as_ref().map(|rgb| rgb.factors.len());
+        assert_eq!(channels, self.preview_channels);
         assert_eq!(spec.files.tokenizer, shipped(self.tokenizer));
         assert_eq!(spec.files.text_encoder_2, None);
         let [reader] = &text_readers(spec)[..] else {

@@ -16,7 +16,8 @@ use tch::{Kind, Tensor};
 use crate::hooks::NoHooks;
 use crate::sampling::CpuGenerator;
 use crate::stages::images::{
-    ContextInput, ForwardPass, ImageConditioning, ImageLatentShape, ImageModel, packed_size,
+    ContextInput, ForwardPass, ImageConditioning, ImageLatentShape, ImageModel, LatentForm,
+    packed_size,
 };
 use crate::step_cache::SkipOptions;
 use crate::text::{LanguageEncoder, T5Encoder, TextEmbeds};
@@ -66,7 +67,7 @@ pub struct BenchCase {
 
 /// Cases of reports: name, network, memory of the device in GiB that it needs, with some margin, and estimated work of one
 /// call in TFLOP.
-const REPORTED: [(&str, &str, f64, f64); 20] = [
+const REPORTED: [(&str, &str, f64, f64); 22] = [
     ("framepack", "FramePack", 26.5, 500.0),
     ("vae_hunyuan_9", "HunyuanVideo's autoencoder", 3.5, 400.0),
     ("llama3", "Llama 3", 14.0, 5.0),
@@ -83,6 +84,8 @@ const REPORTED: [(&str, &str, f64, f64); 20] = [
     ("qwen3_vl_4b", "Qwen 3 VL", 8.5, 4.0),
     ("chroma_1024", "Chroma", 17.5, 74.0),
     ("qwen_image_1024", "Qwen-Image", 41.0, 97.0),
+    ("qwen_image_21_1024", "Qwen-Image 2.1", 15.0, 60.0),
+    ("qwen3_vl_8b", "Qwen 3 VL", 16.5, 8.0),
     ("qwen25_vl_7b", "Qwen 2.5 VL", 15.0, 7.5),
     ("flux_1024", "Flux", 23.5, 74.0),
     ("vae_flux_1024_bands", "Flux's autoencoder", 2.5, 10.0),
@@ -260,9 +263,13 @@ impl CaseBench {
         ]
     }
 
-    pub(crate) fn image_shape(&self, channels: i64) -> Result<ImageLatentShape, EngineError> {
+    pub(crate) fn image_shape(
+        &self,
+        form: LatentForm,
+        channels: i64,
+    ) -> Result<ImageLatentShape, EngineError> {
         let [width, height, _] = self.size([128, 128, 1]);
-        ImageLatentShape::new(channels, width as u32, height as u32)
+        form.shape(channels, width as u32, height as u32)
     }
 
     /// Tiles of an autoencoder, with the edge `small` in pixels for a small one. `patch`: pixels of a decoder's pixel
@@ -342,7 +349,7 @@ impl CaseBench {
         let config = self.config(published)?;
         let model = self.built(M::new(&config, &self.weights))?;
         let text = text(&config);
-        let shape = self.image_shape(config.latent_channels())?;
+        let shape = self.image_shape(M::LATENTS, config.latent_channels())?;
         let conditioning = ImageConditioning::of_prompt(shape, &text);
         let context = model.context(&ContextInput {
             text: &text,

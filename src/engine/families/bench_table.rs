@@ -1,6 +1,6 @@
 //! Measured calls of every family: steps of transformers, autoencoders, text encoders.
 
-use safelight_core::families::{flux2, framepack, krea2, ltx2, qwen_image, z_image};
+use safelight_core::families::{flux2, framepack, krea2, ltx2, qwen_image, qwen_image_21, z_image};
 use safelight_core::job::{SectionOrder, VideoSections, WINDOW};
 use safelight_core::networks::ltx2::{Ltx2TransformerConfig, Ltx2VaeConfig};
 use safelight_core::networks::{
@@ -19,9 +19,11 @@ use super::framepack::{FramePackTransformer, SectionHistory, layout};
 use super::krea2::Krea2Transformer;
 use super::ltx2::{Ltx2Inputs, Ltx2Positions, Ltx2Transformer, audio_tokens};
 use super::qwen_image::QwenImageTransformer;
+use super::qwen_image_21::QwenImage21Transformer;
 use super::wan::{CallInputs, TokenTimesteps, WanTransformer};
 use super::z_image::ZImageTransformer;
 use crate::hooks::NoHooks;
+use crate::stages::images::LatentForm;
 use crate::step_cache::SkipOptions;
 use crate::text::TextEmbeds;
 use crate::vae::{HunyuanVaeDecoder, KlVaeDecoder, KlWay, Ltx2VaeDecoder, RowBands, WanVaeDecoder};
@@ -48,7 +50,7 @@ const IMAGE_1024: [i64; 3] = [1024, 1024, 1];
 const IMAGE_2048: [i64; 3] = [2048, 2048, 1];
 
 /// Ids of families, and their cases.
-pub(crate) const MEASURED: [(&str, &[BenchCase]); 10] = [
+pub(crate) const MEASURED: [(&str, &[BenchCase]); 11] = [
     ("framepack", FRAMEPACK),
     ("wan", WAN),
     ("ltx2", LTX2),
@@ -57,6 +59,7 @@ pub(crate) const MEASURED: [(&str, &[BenchCase]); 10] = [
     ("flux2_dev", FLUX2_DEV),
     ("krea2", KREA2),
     ("chroma", CHROMA),
+    ("qwen_image_21", QWEN_IMAGE_21),
     ("qwen_image", QWEN_IMAGE),
     ("flux", FLUX),
 ];
@@ -159,6 +162,18 @@ const KREA2: &[BenchCase] = &[
 
 const CHROMA: &[BenchCase] = &[step("chroma_1024", IMAGE_1024, chroma_step)];
 
+const QWEN_IMAGE_21: &[BenchCase] = &[
+    step("qwen_image_21_1024", IMAGE_1024, |bench| {
+        bench.image_step::<QwenImage21Transformer>(&Default::default(), |config| {
+            bench.text(TEXT_LENGTH, config.context_in_dim)
+        })
+    }),
+    text("qwen3_vl_8b", |bench| {
+        let published = LanguageConfig::qwen3_8b(qwen_image_21::LANGUAGE.tap);
+        bench.language(&published, TEXT_LENGTH as usize)
+    }),
+];
+
 const QWEN_IMAGE: &[BenchCase] = &[
     step("qwen_image_1024", IMAGE_1024, |bench| {
         bench.image_step::<QwenImageTransformer>(&Default::default(), |config| {
@@ -244,7 +259,7 @@ fn kl_decoder(bench: &CaseBench, way: KlWay) -> BenchLine {
         ..KlVaeConfig::default()
     };
     let decoder = bench.built(KlVaeDecoder::new(&config, &bench.weights))?;
-    let shape = bench.image_shape(config.latent_channels)?;
+    let shape = bench.image_shape(LatentForm::Tokens, config.latent_channels)?;
     let latents = bench.random(&shape.size(), bench.weights.kind());
     let way = bench.tiling(64, 1).map_or(way, KlWay::Tiles);
     bench.timed(&mut || {

@@ -17,6 +17,7 @@ pub mod framepack;
 pub mod krea2;
 pub mod ltx2;
 pub mod qwen_image;
+pub mod qwen_image_21;
 // See safelight_core::families.
 #[cfg(debug_assertions)]
 #[path = "../../../tests/toy_family/engine.rs"]
@@ -43,6 +44,7 @@ static FAMILIES: &[&dyn EngineFamily] = &[
     &flux2::KLEIN,
     &krea2::FAMILY,
     &chroma::FAMILY,
+    &qwen_image_21::FAMILY,
     &qwen_image::FAMILY,
     &flux::FAMILY,
 ];

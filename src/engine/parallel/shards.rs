@@ -98,6 +98,13 @@ impl TokenShards {
         Tensor::cat(&parts.collect::<Vec<_>>(), dim)
     }
 
+    /// This rank's share of heads, `(.., H, D)` -> `(.., h, D)`, a view
+    pub fn own_heads(&self, xs: &Tensor) -> Tensor {
+        let heads = xs.size()[xs.dim() - 2];
+        let (start, len) = self.share(heads, self.rank());
+        xs.narrow(-2, start, len)
+    }
+
     /// All tokens of each rank's: `(B, S, C)` -> `(B, L, C)`
     pub fn gathered(&self, xs: &Tensor) -> Tensor {
         let Some(group) = &self.group else {

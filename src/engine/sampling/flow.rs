@@ -29,6 +29,8 @@ pub struct FlowSchedule {
     pub is_in_single: bool,
     /// True if a requested shift is the factor of an exponential, size-dependent shift.
     pub is_exponential: bool,
+    /// Sigmas in place of even steps, in models that were distilled to these.
+    pub sample_sigmas: Option<Vec<f32>>,
 }
 
 impl From<SchedulerConfig> for FlowSchedule {
@@ -39,6 +41,7 @@ impl From<SchedulerConfig> for FlowSchedule {
             mu_by_steps: None,
             is_in_single: false,
             is_exponential: false,
+            sample_sigmas: None,
         }
     }
 }
@@ -75,7 +78,9 @@ impl FlowSchedule {
     /// shifted, and 0.
     pub fn schedule(&self, num_steps: usize, tokens: i64) -> NoiseSchedule {
         let (end, count) = (1.0 / num_steps as f64, num_steps as i64);
-        let even: Vec<f32> = if self.is_in_single {
+        let even: Vec<f32> = if let Some(sigmas) = &self.sample_sigmas {
+            resampled(sigmas, num_steps)
+        } else if self.is_in_single {
             let even = Tensor::linspace(1.0, end, count, (Kind::Float, Device::Cpu));
             even.try_into().unwrap_or_default()
         } else {
@@ -174,7 +179,8 @@ impl FlowSchedule {
             sampler,
             SamplerKind::UniPc | SamplerKind::UniPcBh1 | SamplerKind::DpmPp2mDiffusers
         );
-        if has_own_sigmas && spacing.schedule.is_diffusers() && self.config.terminal().is_none() {
+        let is_plain = self.config.terminal().is_none() && self.sample_sigmas.is_none();
+        if has_own_sigmas && spacing.schedule.is_diffusers() && is_plain {
             return SamplerAlgorithm::spaced(sampler, &spacing, unipc, request.seed);
         }
         let sigmas = self.spaced(request, tokens);
@@ -204,4 +210,15 @@ impl FlowSchedule {
             (true, _) => self.mu_of(tokens, num_steps).exp(),
         }
     }
+}
+
+/// A schedule that ends at 0 with another number of steps: the sigmas between its own lie on straight lines.
+fn resampled(sigmas: &[f32], num_steps: usize) -> Vec<f32> {
+    let at = |index: usize| sigmas.get(index).copied().unwrap_or(0.0);
+    let sigmas = (0..num_steps).map(|step| {
+        let place = (step * sigmas.len()) as f32 / num_steps as f32;
+        let (before, part) = (place as usize, place.fract());
+        at(before) + (at(before + 1) - at(before)) * part
+    });
+    sigmas.collect()
 }

@@ -43,7 +43,7 @@ impl<'a> StageHooks<'a> {
         request.num_frames.saturating_mul(request.batch_size)
     }
 
-    /// Sends images `(n, H, W, 3)`, counted from `first`.
+    /// Sends images `(n, H, W, 3)`, or `(n, H, W, 4)` with alpha, counted from `first`.
     fn send_images(
         &self,
         images: &Tensor,
@@ -55,7 +55,10 @@ impl<'a> StageHooks<'a> {
             return;
         };
         for index in 0..num {
-            let Ok(rgb) = Vec::<u8>::try_from(images.get(index).flatten(0, -1)) else {
+            // Opacity after all colours.
+            let planes = images.get(index).split(3, 2).into_iter();
+            let planes = planes.map(|part| part.flatten(0, -1)).collect::<Vec<_>>();
+            let Ok(bytes) = Vec::<u8>::try_from(Tensor::cat(&planes, 0)) else {
                 return;
             };
             let header = PixelHeader {
@@ -64,7 +67,7 @@ impl<'a> StageHooks<'a> {
                 width: width as u32,
                 height: height as u32,
             };
-            self.send(message(header), rgb);
+            self.send(message(header), bytes);
         }
     }
 

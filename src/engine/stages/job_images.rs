@@ -52,15 +52,19 @@ pub(crate) fn mask_of_job(
     mask.map(|_| open(&folder.mask(), request)).transpose()
 }
 
-/// Reference images as opened; records them under `name`, counted from 0.
+/// Reference images as opened, with alpha if `has_alpha`; records them under `name`, counted from 0.
 pub(crate) fn references_of_job(
     folder: &JobFolder,
     request: &GenerateRequest,
-    name: fn(usize) -> String,
+    (name, has_alpha): (fn(usize) -> String, bool),
     capture: &mut StageCapture,
 ) -> Result<Vec<RgbPixels>, EngineError> {
-    let all = (0..request.references.len())
-        .map(|index| recorded(&folder.reference(index), &name(index), capture));
+    let all = (0..request.references.len()).map(|index| {
+        let mut image = media::open_rgba(&folder.reference(index))?;
+        image.alpha = image.alpha.filter(|_| has_alpha);
+        record(&image, &name(index), capture);
+        Ok(image)
+    });
     all.collect()
 }
 
@@ -212,7 +216,12 @@ impl PixelRestore {
             _ => xs.narrow(0, first, made.size()[0]),
         };
         // Exactly one or the other where the share is 0 or 1.
-        let own = some(&self.frames).to_kind(Kind::Float);
+        let mut own = some(&self.frames).to_kind(Kind::Float);
+        if made.size()[3] == 4 {
+            // The start image is opaque.
+            own = own.constant_pad_nd([0, 1]);
+            drop(own.narrow(3, 3, 1).fill_(255.0));
+        }
         let far = made.to_kind(Kind::Float) - &own;
         (own + far * some(&self.made)).round().to_kind(Kind::Uint8)
     }

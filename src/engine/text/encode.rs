@@ -288,6 +288,8 @@ pub struct TextImages {
     /// Rows and columns of each image's tokens, and all of them: `(n, C)`
     pub grids: Vec<[i64; 2]>,
     pub tokens: Tensor,
+    /// See [`SeenImages::deepstack`].
+    pub deepstack: Vec<Tensor>,
 }
 
 impl TextImages {
@@ -348,7 +350,7 @@ pub fn read_language(
     read_with_images(files, texts, how, None, work)
 }
 
-/// Like `read`, with the same images before each text.
+/// Like `read`, with the same images before each text, whose tokens are 0 in the mask.
 pub fn read_with_images(
     files: &EncoderFiles<'_>,
     texts: &[EncodedText],
@@ -421,6 +423,7 @@ pub fn read_with_images(
             are: &spread.are,
             tokens: &images.tokens,
             places: &spread.places,
+            deepstack: &images.deepstack,
         });
         let mut each = |number: usize, found: &Tensor| {
             let name = format!("hidden_states.{number}");
@@ -439,8 +442,10 @@ pub fn read_with_images(
             None => states,
         };
         let states = within_template(&states, template).to_device(Device::Cpu);
+        let is_text = spread.map(|spread| spread.are.logical_not().unsqueeze(0));
+        let mask = within_template(&is_text.unwrap_or(tokens.mask), template);
         Ok(TextEmbeds {
-            mask: Some(within_template(&tokens.mask, template).to_kind(Kind::Int64)),
+            mask: Some(mask.to_kind(Kind::Int64)),
             ..TextEmbeds::of_states(states)
         })
     });

@@ -45,6 +45,8 @@ pub struct SeenImages<'a> {
     pub tokens: &'a Tensor,
     /// Order, row and column of every token of the text: `(3, L)` in f32
     pub places: &'a Tensor,
+    /// Added to the image tokens after each of the first layers (DeepStack): each `(n, C)`
+    pub deepstack: &'a [Tensor],
 }
 
 pub struct LanguageEncoder {
@@ -59,6 +61,10 @@ pub struct LanguageEncoder {
 impl LanguageEncoder {
     /// Loads all layers and the final norm, for captures of states that no family reads.
     pub fn whole(config: &LanguageConfig, w: &Weights) -> Result<Self, WeightsError> {
+        // It has all layers, and its last state is the one before the norm.
+        if config.tap == LanguageTap::BeforeLast(0) {
+            return Self::new(config, w);
+        }
         Ok(Self {
             config: config.clone(),
             ..Self::new(&whole(config), w)?
@@ -140,13 +146,15 @@ impl LanguageEncoder {
         let (_, length) = ids.size2().expect("ids have two dimensions");
         let hidden = HiddenTokens::new(mask, device, xs.kind());
         let local_rope = is_gemma.then(|| local_turns(length, &self.config, device));
+        let placed = |xs: &Tensor, are: &Tensor, tokens: &Tensor| {
+            // l -> 1 l 1
+            let are = are.to_device(device).view([1, -1, 1]);
+            xs.masked_scatter(&are, &tokens.to_device(device).to_kind(self.kind))
+        };
         let rope = match seen {
             None => turns(length, &self.config, device),
             Some(seen) => {
-                // l -> 1 l 1
-                let are = seen.are.to_device(device).view([1, -1, 1]);
-                let tokens = seen.tokens.to_device(device).to_kind(self.kind);
-                xs = xs.masked_scatter(&are, &tokens);
+                xs = placed(&xs, seen.are, seen.tokens);
                 turns_in_space(seen.places, &self.config, device)
             }
         };
@@ -165,6 +173,11 @@ impl LanguageEncoder {
             let is_local = (number + 1) % LAYERS_PER_GLOBAL != 0;
             let rope = local_rope.filter(|_| is_local).unwrap_or(&rope);
             xs = layer.forward(&xs, &hidden, rope);
+            if let Some(seen) = seen
+                && let Some(more) = seen.deepstack.get(number)
+            {
+                xs += placed(&xs.zeros_like(), seen.are, more);
+            }
         }
         if let Some(norm) = &self.norm {
             xs = norm.forward(&xs);
@@ -236,8 +249,18 @@ fn turns(length: i64, config: &LanguageConfig, device: Device) -> Rope {
     Rope::new(&angles, device)
 }
 
-/// RoPE table with three position axes, `places`: `(3, L)` in f32, each for a section of a head's pairs (M-RoPE).
+/// RoPE table with three position axes, `places`: `(3, L)` in f32, each for a section of a head's pairs (M-RoPE). In Qwen 3
+/// the pairs of rows and columns alternate with those of the order.
 fn turns_in_space(places: &Tensor, config: &LanguageConfig, device: Device) -> Rope {
+    if config.kind() == LanguageKind::Qwen3 {
+        let of = |axis| angles_at(&places.get(axis), config.head_dim(), config.rope_theta());
+        let angles = of(0);
+        for (axis, count) in (0..).zip(config.sections()).skip(1) {
+            let pairs = |angles: &Tensor| angles.slice(1, axis, 3 * count, 3);
+            pairs(&angles).copy_(&pairs(&of(axis)));
+        }
+        return Rope::new(&angles, device);
+    }
     let mut start = 0;
     let axes = (0..).zip(config.sections()).map(|(axis, count)| {
         let angles = angles_at(&places.get(axis), config.head_dim(), config.rope_theta());

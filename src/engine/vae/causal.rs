@@ -105,6 +105,8 @@ pub(super) struct ConvFeed {
     pub(super) form: ConvForm,
     /// Frames of every chunk after the first one, which is one frame.
     pub(super) frames: i64,
+    /// Frames that a convolution over time sees at once: 1 in networks of images.
+    pub(super) taps: i64,
 }
 
 /// The weights as the form wants them.
@@ -200,7 +202,16 @@ impl CausalConv3d {
         transform: Option<TimeTransform>,
     ) -> Result<Self, WeightsError> {
         let [taps, kernel_h, kernel_w] = kernel;
-        let weight = w.tensor("weight", &[outputs, inputs, taps, kernel_h, kernel_w])?;
+        let taps = taps.min(feed.taps);
+        let size = [outputs, inputs, taps, kernel_h, kernel_w];
+        let is_flat = taps == 1 && w.shape_of("weight").is_some_and(|found| found.len() == 4);
+        let weight = if is_flat {
+            let size = [outputs, inputs, kernel_h, kernel_w];
+            w.tensor("weight", &size)?.unsqueeze(2)
+        } else {
+            w.tensor("weight", &size)?
+        };
+        let transform = transform.filter(|_| taps > 1);
         let bias = w.tensor("bias", &[outputs])?;
         if feed.form == ConvForm::Mixed && kernel_h * kernel_w == 1 {
             // o c t 1 1 -> o (t c)
@@ -318,7 +329,7 @@ impl CausalConv3d {
             let frames = Tensor::empty(size.as_slice(), options);
             fill(&frames);
             let ys = self.convolve(&frames, 1);
-            *history = Some(frames);
+            *history = Some(frames).filter(|_| self.taps > 1);
             return ys;
         }
         let before = match history.take() {

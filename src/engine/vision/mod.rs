@@ -4,12 +4,14 @@
 
 mod processor;
 mod qwen;
+mod qwen3;
 #[cfg(test)]
 mod tests;
 mod tower;
 
 pub use processor::{ClipImageProcessor, SiglipImageProcessor, pixel_values};
 pub use qwen::{QwenVisionTower, TowerOutput, patches_of, resized_to_area};
+pub use qwen3::{Qwen3VisionTower, TowerFeatures};
 pub use tower::{
     ClipVisionEncoder, ClipVisionOutput, ReduxEmbedder, SiglipHead, SiglipVisionEncoder,
 };

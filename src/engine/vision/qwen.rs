@@ -9,7 +9,7 @@
 
 use safelight_core::media::{self, RgbPixels};
 use safelight_core::networks::{QwenVisionConfig, qwen_vision};
-use serde_json::json;
+use serde_json::{Value, json};
 use tch::{Device, Kind, Tensor};
 
 use super::ClipImageProcessor;
@@ -104,26 +104,38 @@ impl QwenVisionTower {
         })
     }
 
-    /// Rotation angles of a head's pairs by row and column: `(N, D / 2)` in f32
     fn angles(&self, grids: &[[i64; 2]]) -> Tensor {
-        let (merge, dim) = (self.config.spatial_merge_size, self.config.head_dim() / 2);
-        let f32s = (Kind::Float, Device::Cpu);
-        let of_image = grids.iter().map(|&[rows, columns]| {
-            let row = Tensor::arange(rows, f32s).view([-1, 1]);
-            let column = Tensor::arange(columns, f32s).view([1, -1]);
-            let axes = [row, column].map(|places| {
-                // (h m) (w n) -> (h w m n)
-                let places = places
-                    .expand([rows, columns], false)
-                    .reshape([rows / merge, merge, columns / merge, merge])
-                    .transpose(1, 2)
-                    .reshape([-1]);
-                angles_at(&places, dim, ROPE_THETA)
-            });
-            Tensor::cat(&axes, 1)
-        });
-        Tensor::cat(&of_image.collect::<Vec<_>>(), 0)
+        angles_of(
+            grids,
+            self.config.spatial_merge_size,
+            self.config.head_dim(),
+        )
     }
+}
+
+/// Row and column of each patch of an image, patches of a token next to each other: `(N)` each in f32
+pub(super) fn patch_positions([rows, columns]: [i64; 2], merge: i64) -> [Tensor; 2] {
+    let f32s = (Kind::Float, Device::Cpu);
+    let row = Tensor::arange(rows, f32s).view([-1, 1]);
+    let column = Tensor::arange(columns, f32s).view([1, -1]);
+    [row, column].map(|places| {
+        // (h m) (w n) -> (h w m n)
+        places
+            .expand([rows, columns], false)
+            .reshape([rows / merge, merge, columns / merge, merge])
+            .transpose(1, 2)
+            .reshape([-1])
+    })
+}
+
+/// Rotation angles of a head's pairs by row and column of each patch: `(N, D / 2)` in f32
+pub(super) fn angles_of(grids: &[[i64; 2]], merge: i64, head_dim: i64) -> Tensor {
+    let of_image = grids.iter().map(|&grid| {
+        let axes = patch_positions(grid, merge);
+        let axes = axes.map(|places| angles_at(&places, head_dim / 2, ROPE_THETA));
+        Tensor::cat(&axes, 1)
+    });
+    Tensor::cat(&of_image.collect::<Vec<_>>(), 0)
 }
 
 /// Positions of the patches of windows and of images.
@@ -202,25 +214,29 @@ impl VisionBlock {
     }
 
     fn attend(&self, xs: &Tensor, parts: &[i64], rope: &Rope) -> Tensor {
-        let (size, heads) = (xs.size(), self.num_heads);
-        // n (k h d) -> 1 n (k h) d
-        let qkv = self.qkv.forward(xs).view([1, size[0], 3 * heads, -1]);
-        let turned = rope.turn_heads(&qkv.narrow(2, 0, 2 * heads), None, RopePairing::Halves);
-        // 1 n h d -> n h d
-        let of = |xs: &Tensor, which: i64| xs.narrow(2, which * heads, heads).squeeze_dim(0);
-        let all = [of(&turned, 0), of(&turned, 1), of(&qkv, 2)];
-        let mut start = 0;
-        let attended = parts.iter().map(|&len| {
-            // n h d -> 1 h n d
-            let part = |xs: &Tensor| xs.narrow(0, start, len).transpose(0, 1).unsqueeze(0);
-            let [q, k, v] = [0, 1, 2].map(|i: usize| part(&all[i]));
-            start += len;
-            let ys = attention(&q, &k, &v, None, None);
-            ys.squeeze_dim(0).transpose(0, 1).reshape([len, -1])
-        });
-        let attended = Tensor::cat(&attended.collect::<Vec<_>>(), 0);
+        let attended = attend_in_parts(&self.qkv.forward(xs), self.num_heads, parts, rope);
         self.proj.forward(&attended)
     }
+}
+
+/// `qkv`: `(N, 3 H D)`, `parts`: numbers of patches that look at each other -> `(N, H D)`
+pub(super) fn attend_in_parts(qkv: &Tensor, heads: i64, parts: &[i64], rope: &Rope) -> Tensor {
+    // n (k h d) -> 1 n (k h) d
+    let qkv = qkv.view([1, qkv.size()[0], 3 * heads, -1]);
+    let turned = rope.turn_heads(&qkv.narrow(2, 0, 2 * heads), None, RopePairing::Halves);
+    // 1 n h d -> n h d
+    let of = |xs: &Tensor, which: i64| xs.narrow(2, which * heads, heads).squeeze_dim(0);
+    let all = [of(&turned, 0), of(&turned, 1), of(&qkv, 2)];
+    let mut start = 0;
+    let attended = parts.iter().map(|&len| {
+        // n h d -> 1 h n d
+        let part = |xs: &Tensor| xs.narrow(0, start, len).transpose(0, 1).unsqueeze(0);
+        let [q, k, v] = [0, 1, 2].map(|i: usize| part(&all[i]));
+        start += len;
+        let ys = attention(&q, &k, &v, None, None);
+        ys.squeeze_dim(0).transpose(0, 1).reshape([len, -1])
+    });
+    Tensor::cat(&attended.collect::<Vec<_>>(), 0)
 }
 
 /// An image's patches as the tower reads them, `(N, 3 t p p)` in f32, and their rows and columns. The image's edges
@@ -229,16 +245,30 @@ pub fn patches_of(
     image: &RgbPixels,
     config: &QwenVisionConfig,
 ) -> Result<(Tensor, [i64; 2]), EngineError> {
-    let token = config.token_pixels();
+    let edges = [
+        config.patch_size,
+        config.spatial_merge_size,
+        config.temporal_patch_size,
+    ];
+    shared_patches(image, edges, json!({}))
+}
+
+/// Like [`patches_of`]. `edges`: pixels of a patch, patches of a token, frames of a patch; `statistics`: of colours, where
+/// they are not CLIP's
+pub(super) fn shared_patches(
+    image: &RgbPixels,
+    [patch, merge, frames]: [i64; 3],
+    statistics: Value,
+) -> Result<(Tensor, [i64; 2]), EngineError> {
+    let token = patch * merge;
     let nearest =
         |edge: u32| ((f64::from(edge) / token as f64).round_ties_even() as i64).max(1) * token;
     let [height, width] = [image.height, image.width].map(nearest);
-    let processor = ClipImageProcessor::read_over(
-        None,
-        json!({"size": {"height": height, "width": width}, "do_center_crop": false}),
-    )?;
+    let mut options = statistics;
+    options["size"] = json!({"height": height, "width": width});
+    options["do_center_crop"] = json!(false);
+    let processor = ClipImageProcessor::read_over(None, options)?;
     let pixels = super::pixel_values(&image.rgb, image.width, image.height, &processor)?;
-    let (patch, merge) = (config.patch_size, config.spatial_merge_size);
     let grid = [height / patch, width / patch];
     let [rows, columns] = grid.map(|edge| edge / merge);
     // c (h m p) (w n q) -> (h w m n) (c p q)
@@ -247,8 +277,8 @@ pub fn patches_of(
         .permute([1, 4, 2, 5, 0, 3, 6])
         .reshape([-1, 3, 1, patch * patch])
         // An image is a video of equal frames.
-        .expand([-1, -1, config.temporal_patch_size, -1], false)
-        .reshape([-1, config.patch_numbers()]);
+        .expand([-1, -1, frames, -1], false)
+        .reshape([-1, 3 * frames * patch * patch]);
     Ok((patches, grid))
 }
 

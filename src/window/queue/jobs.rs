@@ -7,7 +7,7 @@ use safelight_core::job::{
     DeviceChoice, GenerateRequest, GridId, GridRecord, JobError, JobGrid, JobId, JobRequest, Video,
 };
 use safelight_core::job_update::JobOutput;
-use safelight_core::media::{MediaError, open_rgb};
+use safelight_core::media::{MediaError, open_rgba};
 
 use crate::window::create::choices::StripResult;
 use crate::window::inputs::opening::continue_file;
@@ -121,7 +121,7 @@ impl StripResult {
     pub fn open(self) -> Option<ResultItem> {
         let is_in_memory = self.request.generate().is_some() && self.request.makes_images();
         let frames: Option<Vec<_>> = if is_in_memory {
-            let open = |path: &PathBuf| Some(Arc::new(open_rgb(path).ok()?));
+            let open = |path: &PathBuf| Some(Arc::new(open_rgba(path).ok()?));
             self.paths.iter().map(open).collect()
         } else {
             let opened = continue_file(self.paths.first()?).ok()?;

@@ -131,7 +131,7 @@ fn open_media(path: &Path, max_side: u32, wake: &ViewerWake) -> Result<OpenedFil
     if let Some(reader) = moving {
         return open_video(path, reader, settings, max_side, wake);
     }
-    let image = media::open_rgb(path)?;
+    let image = media::open_rgba(path)?;
     if is_frame_of_video(settings.as_ref())
         && let Ok(reader) = VideoReader::open(path)
         && reader.info().num_frames > 1
@@ -204,7 +204,7 @@ fn open_images(
             index = frames.len();
             first.take()
         } else {
-            media::open_rgb(&other)
+            media::open_rgba(&other)
                 .ok()
                 .map(|image| (image, settings_of(&other)))
         };

@@ -30,6 +30,7 @@ fn the_shipped_catalogue_is_complete() {
         flux1-dev flux1-schnell flux1-fill-dev flux1-kontext-dev flux1-depth-dev flux1-canny-dev
         z-image-turbo z-image
         qwen-image-2512 qwen-image qwen-image-edit-2511 qwen-image-edit-2509
+        qwen-image-2.1-turbo qwen-image-2.1
         krea2-turbo krea2-raw
         chroma1-hd chroma1-base chroma1-flash
         flux2-dev flux2-klein-4b flux2-klein-4b-base flux2-klein-9b flux2-klein-9b-base

@@ -75,7 +75,6 @@ impl SingleTransformerFamily for QwenImageFamily {
             "QwenImageEditPlusPipeline",
         ],
         refused: &[
-            ("QwenImage21Pipeline", "a Qwen-Image 2.1 model"),
             ("QwenImageLayeredPipeline", variant::LAYERED),
             ("QwenImageEditPipeline", variant::FIRST_EDIT),
             ("QwenImageEditInpaintPipeline", variant::FIRST_EDIT),
@@ -87,7 +86,7 @@ impl SingleTransformerFamily for QwenImageFamily {
         variant: variant::variant,
         vae: FamilyVae::QWEN_IMAGE,
         text_encoders: &[TextEncoder {
-            network: TextNetwork::Language(LANGUAGE),
+            network: TextNetwork::VisionLanguage(LANGUAGE),
             name: "Qwen 2.5 VL",
             limit: |_| PROMPT.room as u32,
             rule: TextRule::Within(&PROMPT),

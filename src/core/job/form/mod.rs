@@ -24,7 +24,6 @@ use std::collections::BTreeMap;
 
 use super::{GenerateRequest, JobOptions, PromptImage, ResizeMode, SamplingOptions};
 use crate::media::VideoInfo;
-use crate::memory::MemoryOptions;
 use crate::model::{ComponentOverrides, ModelSpec, SamplingPreset};
 
 pub use choices::{ASPECTS, ChosenImage, ChosenLora, DEFAULT_SECS, SizeChoice, is_of_aspect};
@@ -122,7 +121,6 @@ impl GenerateForm {
             options: JobOptions {
                 max_sequence_length: self.sequence_length(spec, &mut found),
                 step_cache: sections::step_cache(self, spec, &mut found),
-                memory: self.memory(spec, &mut found),
                 ..self.options.clone()
             },
             loras: choices::loras(self, spec, preset, sampling.num_steps, &mut found),
@@ -152,20 +150,6 @@ impl GenerateForm {
             return None;
         }
         self.options.max_sequence_length
-    }
-
-    /// Memory options, with one device for models whose steps several cannot share.
-    fn memory(&self, spec: &ModelSpec, found: &mut FormProblems) -> MemoryOptions {
-        let memory = self.options.memory;
-        if spec.family.shares_devices || memory.num_devices() <= 1 {
-            return memory;
-        }
-        let why = format!("The other devices are not used: {} runs on one", spec.name);
-        found.note("devices", why);
-        MemoryOptions {
-            devices: None,
-            ..memory
-        }
     }
 
     fn chosen_preset<'a>(

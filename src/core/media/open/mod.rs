@@ -67,6 +67,11 @@ pub fn open_rgb(path: &Path) -> Result<RgbPixels, MediaError> {
     open_image(path).map(|opened| opened.image)
 }
 
+/// As [`open_image`], with the alpha in the pixels.
+pub fn open_rgba(path: &Path) -> Result<RgbPixels, MediaError> {
+    open_image(path).map(OpenedImage::into_rgba)
+}
+
 /// Opens the image at `path`, whatever its extension says, or the first frame of the video there; no more of it is
 /// decoded.
 pub fn open_image(path: &Path) -> Result<OpenedImage, MediaError> {

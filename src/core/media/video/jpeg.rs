@@ -25,11 +25,7 @@ pub fn jpeg_bytes(image: &RgbPixels) -> Result<Vec<u8>, String> {
 pub fn open_jpeg(bytes: &[u8]) -> Result<RgbPixels, String> {
     let image = image::load_from_memory_with_format(bytes, ImageFormat::Jpeg);
     let image = image.map_err(|err| err.to_string())?.into_rgb8();
-    Ok(RgbPixels {
-        width: image.width(),
-        height: image.height(),
-        rgb: image.into_raw(),
-    })
+    RgbPixels::new(image.width(), image.height(), image.into_raw()).map_err(|err| err.to_string())
 }
 
 pub(super) fn encode(image: &RgbPixels, settings: Option<&str>) -> Result<Vec<u8>, String> {

@@ -212,7 +212,7 @@ impl VideoWriter {
     }
 
     pub fn push(&mut self, image: &RgbPixels) -> Result<(), MediaError> {
-        self.push_with_alpha(image, None)
+        self.push_with_alpha(image, AlphaChannel::of(image).as_ref())
     }
 
     /// Like [`push`](Self::push), with alpha of the same size, which PNG and WebP keep.
@@ -320,7 +320,7 @@ impl VideoWriter {
     ) -> Result<Vec<u8>, String> {
         let settings = self.options.settings.as_deref();
         match self.format {
-            VideoFormat::Jpeg => jpeg::encode(image, settings),
+            VideoFormat::Jpeg => jpeg::encode(&image.over_white(), settings),
             _ => png::encode(image, alpha, settings),
         }
     }

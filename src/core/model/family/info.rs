@@ -36,8 +36,6 @@ pub struct FamilyInfo {
     pub step_caches: fn(&str) -> &'static [StepCacheKind],
     /// The most tokens of a prompt that a request may ask for; `None` where the number is fixed.
     pub token_limit: fn(GuidanceMode) -> Option<u32>,
-    /// Several devices may share the steps of a job.
-    pub shares_devices: bool,
     pub time_convolutions: TemporalConvPolicy,
     /// The autoencoder computes in f16 on a GPU where the rest computes in bf16.
     pub vae_in_f16: bool,
@@ -75,7 +73,6 @@ impl FamilyInfo {
         guidance_is_cfg: true,
         step_caches: |_| StepCacheKind::OF_ANY_MODEL,
         token_limit: |_| None,
-        shares_devices: true,
         time_convolutions: TemporalConvPolicy::None,
         vae_in_f16: false,
         trained_sizes: &[],

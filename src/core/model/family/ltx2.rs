@@ -22,7 +22,6 @@ pub(super) static INFO: FamilyInfo = FamilyInfo {
     sigmas: &DISTILLED_SIGMAS,
     guidance_is_cfg: true,
     step_caches: |_| &[],
-    shares_devices: false,
     time_convolutions: TemporalConvPolicy::Fastest,
     recipe: RecipeKind::Videos,
     // Both streams, of which the sound is half as wide.

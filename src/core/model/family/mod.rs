@@ -12,6 +12,7 @@ mod info;
 mod krea2;
 pub mod ltx2;
 mod qwen_image;
+mod qwen_image_21;
 // A family that lives in one folder of the tests. Releases are built without.
 #[cfg(debug_assertions)]
 #[path = "../../../../tests/toy_family/info.rs"]
@@ -43,6 +44,7 @@ static FAMILIES: &[&FamilyInfo] = &[
     &flux2::INFO,
     &krea2::INFO,
     &chroma::INFO,
+    &qwen_image_21::INFO,
     &qwen_image::INFO,
     &flux::INFO,
 ];
@@ -64,6 +66,7 @@ impl ModelFamily {
     pub const KREA2: Self = Self(&krea2::INFO);
     pub const LTX2: Self = Self(&ltx2::INFO);
     pub const QWEN_IMAGE: Self = Self(&qwen_image::INFO);
+    pub const QWEN_IMAGE_21: Self = Self(&qwen_image_21::INFO);
     pub const WAN: Self = Self(&wan::INFO);
     pub const Z_IMAGE: Self = Self(&z_image::INFO);
 

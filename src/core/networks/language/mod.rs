@@ -23,8 +23,9 @@ const HEAD_DIM: i64 = 128;
 /// Rows of Mistral's table.
 const TEKKEN_IDS: i64 = 131_072;
 
-/// The sections of positions in published models.
+/// The sections of positions in published models, and of Qwen 3 VL.
 const SECTIONS: [i64; 3] = [16, 24, 24];
+const QWEN3_SECTIONS: [i64; 3] = [24, 20, 20];
 
 network_config! {
     /// `text_encoder/config.json`, with the defaults of `transformers`, and sizes of the published Llama 3 of 8 billion
@@ -301,6 +302,7 @@ impl LanguageConfig {
             .filter_map(|rope| rope.mrope_section.as_deref());
         match stated.next() {
             Some(&[order, row, column]) => [order, row, column],
+            _ if self.kind() == LanguageKind::Qwen3 => QWEN3_SECTIONS,
             _ => SECTIONS,
         }
     }

@@ -3,7 +3,7 @@
 //! The statistics of the latents are in no file: those of the two published autoencoders are here, and a file with
 //! another number of channels needs its `config.json`.
 
-use super::{MAX_LEVELS, WanVaeConfig, WanVaeKeys};
+use super::{CLASS, MAX_LEVELS, RGBA_CLASS, WanVaeConfig, WanVaeKeys};
 use crate::formats::weights::WeightSet;
 use crate::networks::config::ensure;
 use crate::networks::header::{not_a, sizes_of};
@@ -32,6 +32,28 @@ const STD_48: [f64; 48] = [
     0.5726, 1.2042, 0.5458, 1.6887, 0.3971, 1.0600, 0.3943, 0.5537, 0.5444, 0.4089, 0.7468, 0.7744,
 ];
 
+/// Of Qwen-Image 2.1, as in diffusers' `AutoencoderKLQwenImage21`.
+#[expect(
+    clippy::approx_constant,
+    reason = "one value is near a sixth of pi by chance"
+)]
+const MEAN_64: [f64; 64] = [
+    0.5126, 0.7721, -0.0631, 1.3506, -0.7855, -2.1025, -0.3458, 1.3722, 1.8873, -1.7177, -0.651,
+    0.2732, 0.7562, -0.6163, -1.0277, 3.8363, 2.021, 0.0472, 0.932, 2.0087, 2.4954, -0.1391,
+    -1.4249, 1.8464, -0.5236, 1.2826, 3.7046, -1.3035, 2.7286, -1.4518, -1.9036, -1.9955, -0.0342,
+    -1.0265, -0.7636, 3.0555, 0.0746, -3.0751, -0.1076, 1.7376, -1.0914, -1.9435, -0.2784, -1.368,
+    0.4809, -0.4433, 0.3764, 0.5729, -2.0595, 1.096, -1.326, -2.0211, -5.0179, 0.5275, 4.0162,
+    1.8505, 0.3026, 1.9373, 1.4937, 0.2632, 0.5547, -1.7121, -0.1562, 0.0304,
+];
+const STD_64: [f64; 64] = [
+    3.2001, 3.2936, 3.4321, 3.0091, 3.1061, 4.0379, 4.0705, 3.791, 3.0785, 3.65, 3.9308, 3.0904,
+    2.8778, 3.7675, 3.732, 5.0756, 3.2864, 4.0397, 3.1317, 4.0443, 2.9249, 3.9454, 3.0988, 4.2489,
+    3.4896, 3.8513, 3.9323, 3.4719, 3.7498, 4.283, 3.5694, 4.2467, 3.9037, 3.2947, 5.077, 3.5075,
+    3.27, 3.4767, 2.8063, 5.1125, 3.5327, 4.7833, 3.1286, 4.1819, 3.8527, 3.8312, 3.5605, 4.3875,
+    3.9624, 4.0168, 3.5643, 4.055, 5.5614, 4.2963, 4.408, 3.4959, 3.8747, 3.7608, 3.5735, 3.149,
+    3.7662, 3.6746, 3.4563, 3.8161,
+];
+
 /// More than any autoencoder has, so that a hostile header cannot keep a search busy.
 const MAX_BLOCKS: i64 = 16;
 
@@ -47,7 +69,7 @@ pub(super) fn config(weights: &WeightSet) -> Result<WanVaeConfig, String> {
     if !keys.has_marks(weights) {
         return Err(not_a("Wan VAE", weights));
     }
-    let shape = |name: &str| sizes_of(weights, &keys.file_key(&format!("{name}.weight")), 5);
+    let shape = |name: &str| sizes(weights, &keys.file_key(&format!("{name}.weight")));
     let first = shape("encoder.conv1")?;
     let (base_dim, in_channels) = (first[0], first[1]);
     let decoder_in = shape("decoder.conv1")?;
@@ -64,13 +86,23 @@ pub(super) fn config(weights: &WeightSet) -> Result<WanVaeConfig, String> {
         "expected a decoder that begins with {last_mult} times its base of {decoder_base_dim}, found {}",
         decoder_in[0]
     );
-    let patch_size = (in_channels / 3).isqrt();
+    let class = if first[2..] == [1, 3, 3] || first.len() == 4 {
+        RGBA_CLASS
+    } else {
+        CLASS
+    };
+    let mut config = WanVaeConfig {
+        class: class.to_owned(),
+        ..WanVaeConfig::default()
+    };
+    let colours = config.colours();
+    let patch_size = (in_channels / colours).isqrt();
     ensure!(
-        in_channels == 3 * patch_size * patch_size && patch_size != 0,
+        in_channels == colours * patch_size * patch_size && patch_size != 0,
         "expected colours of square patches, found {in_channels} channels"
     );
     let (mean, std) = statistics(z_dim)?;
-    let mut config = WanVaeConfig {
+    config = WanVaeConfig {
         base_dim,
         decoder_base_dim: Some(decoder_base_dim),
         z_dim,
@@ -83,11 +115,20 @@ pub(super) fn config(weights: &WeightSet) -> Result<WanVaeConfig, String> {
         out_channels: decoder_out[0],
         patch_size: (patch_size > 1).then_some(patch_size),
         dim_mult,
-        ..WanVaeConfig::default()
+        ..config
     };
     config.scale_factor_spatial = Some(config.spatial_factor());
     config.scale_factor_temporal = Some(config.temporal_factor());
     Ok(config)
+}
+
+/// Shape of a convolution: of volumes, or in diffusers' files of images alone.
+fn sizes(weights: &WeightSet, key: &str) -> Result<Vec<i64>, String> {
+    let volume = sizes_of(weights, key, 5);
+    match sizes_of(weights, key, 4) {
+        Ok(flat) if volume.is_err() => Ok(flat),
+        _ => volume,
+    }
 }
 
 /// Means and deviations of latents with a number of channels.
@@ -95,8 +136,9 @@ fn statistics(z_dim: i64) -> Result<(&'static [f64], &'static [f64]), String> {
     match z_dim {
         16 => Ok((&MEAN_16, &STD_16)),
         48 => Ok((&MEAN_48, &STD_48)),
+        64 => Ok((&MEAN_64, &STD_64)),
         other => Err(format!(
-            "expected the 16 channels of a Wan 2.1 VAE or the 48 of a Wan 2.2 VAE, as no config.json says how others are normalised, found {other}"
+            "expected the 16 channels of a Wan 2.1 VAE, the 48 of a Wan 2.2 VAE or the 64 of a Qwen-Image 2.1 VAE, as no config.json says how others are normalised, found {other}"
         )),
     }
 }
@@ -119,7 +161,7 @@ fn levels(
             keys.file_key(&format!("encoder.downsamples.{place}.{end}.weight"))
         };
         let widths: Vec<i64> = (0..=MAX_BLOCKS)
-            .map_while(|number| sizes_of(weights, &part(number, "residual.6"), 5).ok())
+            .map_while(|number| sizes(weights, &part(number, "residual.6")).ok())
             .map(|shape| shape[0])
             .collect();
         let Some(&width) = widths.last() else {

@@ -19,7 +19,7 @@ const MARKS: [&str; 4] = [
 pub struct WanVaeKeys {
     /// Prefix of every name: `vae.`, or nothing.
     pub prefix: String,
-    is_original: bool,
+    pub(super) is_original: bool,
     /// Of a level of the decoder, in the flat list of Wan 2.1: its residual blocks and the step to the next.
     parts_per_level: i64,
 }

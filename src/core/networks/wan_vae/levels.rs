@@ -21,6 +21,8 @@ pub struct WanVaeLevel {
     pub next: i64,
     /// Frames of a chunk, after the first chunk, when they come in.
     pub frames: i64,
+    /// Frames that a convolution sees at once.
+    pub taps: i64,
     /// The step to the next level, which halves or doubles the edges: whether time too. The last level has none.
     pub step: Option<bool>,
     pub has_attention: bool,
@@ -96,7 +98,8 @@ impl WanVaeConfig {
                 input,
                 output,
                 next: output,
-                frames,
+                frames: frames.max(1),
+                taps: self.taps(),
                 step: self.temperal_downsample.get(index).copied(),
                 // diffusers does not look at it in the residual form.
                 has_attention: !self.is_residual && self.attn_scales.contains(&scale),
@@ -136,6 +139,7 @@ impl WanVaeConfig {
                     output / 2
                 },
                 frames,
+                taps: self.taps(),
                 step,
                 // diffusers builds none here, whatever `attn_scales` says.
                 has_attention: false,
@@ -150,13 +154,18 @@ impl WanVaeConfig {
     }
 
     pub fn schema(&self, half: VaeHalf, keys: &WanVaeKeys) -> Vec<TensorSpec> {
-        let mut table = WanVaeTable(Schema::default());
+        let keys = keys.of_levels(self);
+        let mut table = WanVaeTable {
+            schema: Schema::default(),
+            taps: self.taps(),
+            // diffusers has convolutions of images there.
+            is_flat: self.is_rgba() && !keys.is_original,
+        };
         match half {
             VaeHalf::Encoder => self.encoder(&mut table),
             VaeHalf::Decoder => self.decoder(&mut table),
         }
-        let keys = keys.of_levels(self);
-        table.0.renamed(|name| keys.file_key(name))
+        table.schema.renamed(|name| keys.file_key(name))
     }
 
     fn encoder(&self, table: &mut WanVaeTable) {
@@ -191,18 +200,34 @@ impl WanVaeConfig {
 }
 
 /// Tensors in the authors' names, as a list that grows. Widths are those in and out.
-struct WanVaeTable(Schema);
+struct WanVaeTable {
+    schema: Schema,
+    /// Frames that a convolution sees at once.
+    taps: i64,
+    /// Without an axis of frames.
+    is_flat: bool,
+}
 
 impl WanVaeTable {
     /// A convolution over time, height and width.
     fn volume(&mut self, name: &str, [input, output]: [i64; 2], edge: i64) {
-        self.0.conv(name, &[output, input, edge, edge, edge]);
+        self.conv(name, &[output, input, edge.min(self.taps), edge, edge]);
+    }
+
+    /// `shape`: rows, columns, and the kernel's frames, rows and columns
+    fn conv(&mut self, name: &str, shape: &[i64; 5]) {
+        let [rows, columns, _, height, width] = *shape;
+        if self.is_flat {
+            self.schema.conv(name, &[rows, columns, height, width]);
+        } else {
+            self.schema.conv(name, shape);
+        }
     }
 
     /// A norm's scale with a number of empty axes after it.
     fn gamma(&mut self, norm: &str, width: i64, trailing: usize) {
         let shape = [width, 1, 1, 1];
-        self.0.add(
+        self.schema.add(
             format!("{norm}.gamma"),
             &shape[..=trailing],
             TensorRole::Fixed,
@@ -224,8 +249,8 @@ impl WanVaeTable {
         let (step, width) = (level.step_name(), level.output);
         let (resample, kernel) = (format!("{step}.resample.1"), [level.next, width, 3, 3]);
         match level.half {
-            VaeHalf::Encoder => self.0.conv(&resample, &kernel),
-            VaeHalf::Decoder => self.0.doubling(&resample, &kernel),
+            VaeHalf::Encoder => self.schema.conv(&resample, &kernel),
+            VaeHalf::Decoder => self.schema.doubling(&resample, &kernel),
         }
         if changes_time {
             // On the way up, two frames of one.
@@ -233,8 +258,8 @@ impl WanVaeTable {
                 VaeHalf::Encoder => 1,
                 VaeHalf::Decoder => 2,
             };
-            let shape = [frames * width, width, 3, 1, 1];
-            self.0.conv(&format!("{step}.time_conv"), &shape);
+            let shape = [frames * width, width, self.taps, 1, 1];
+            self.conv(&format!("{step}.time_conv"), &shape);
         }
     }
 
@@ -262,8 +287,9 @@ impl WanVaeTable {
 
     fn attention(&mut self, block: &str, width: i64) {
         self.gamma(&format!("{block}.norm"), width, 2);
-        self.0
+        self.schema
             .conv(&format!("{block}.to_qkv"), &[3 * width, width, 1, 1]);
-        self.0.conv(&format!("{block}.proj"), &[width, width, 1, 1]);
+        self.schema
+            .conv(&format!("{block}.proj"), &[width, width, 1, 1]);
     }
 }

@@ -1,7 +1,8 @@
 //! Video autoencoders of Wan, `AutoencoderKLWan`: the flat one of Wan 2.1 and the residual one of Wan 2.2.
 //!
 //! Wan 2.1's is also an autoencoder of images, each a video of one frame: diffusers' `AutoencoderKLQwenImage`, with
-//! equal tensors and another config.
+//! equal tensors and another config. That of Qwen-Image 2.1 has the residual form for images with alpha alone:
+//! its convolutions see one frame.
 //!
 //! Config from diffusers' file or a header, and its checks.
 
@@ -21,6 +22,8 @@ pub use levels::WanVaeLevel;
 const CLASS: &str = "AutoencoderKLWan";
 /// Class of the VAE without time, for images.
 const IMAGE_CLASS: &str = "AutoencoderKLQwenImage";
+/// Class of the VAE of RGBA images.
+const RGBA_CLASS: &str = "AutoencoderKLQwenImage21";
 /// More than any autoencoder has.
 const MAX_LEVELS: usize = 8;
 const MAX_PATCH: i64 = 64;
@@ -61,7 +64,7 @@ network_config! {
 
 impl NetworkConfig for WanVaeConfig {
     fn is_described_by(config: &Value) -> bool {
-        matches!(class_name(config), Some(CLASS | IMAGE_CLASS))
+        matches!(class_name(config), Some(CLASS | IMAGE_CLASS | RGBA_CLASS))
     }
 
     fn of_header(weights: &WeightSet, _authors: Option<&Value>) -> Result<Self, String> {
@@ -69,7 +72,7 @@ impl NetworkConfig for WanVaeConfig {
     }
 
     fn check(&self) -> Result<(), String> {
-        if self.class != IMAGE_CLASS {
+        if self.class != IMAGE_CLASS && !self.is_rgba() {
             check_only("class", &self.class, &CLASS.to_owned())?;
         }
         self.check_declared()?;
@@ -91,8 +94,22 @@ impl AutoencoderConfig for WanVaeConfig {
 }
 
 impl WanVaeConfig {
-    /// The published autoencoder for latents of a number of channels: that of Wan 2.2 for 48, else that of Wan 2.1.
+    /// The published autoencoder for latents of a number of channels: that of Wan 2.2 for 48, that of
+    /// Qwen-Image 2.1 for 64, else that of Wan 2.1.
     pub fn published(channels: i64) -> Self {
+        if channels == 64 {
+            return Self {
+                class: RGBA_CLASS.to_owned(),
+                decoder_base_dim: Some(144),
+                z_dim: 64,
+                dim_mult: vec![1, 2, 4, 8, 8],
+                temperal_downsample: vec![false, true, true, true],
+                is_residual: true,
+                in_channels: 4,
+                out_channels: 4,
+                ..Self::default()
+            };
+        }
         if channels != 48 {
             return Self::default();
         }
@@ -145,9 +162,24 @@ impl WanVaeConfig {
         1 << self.time_steps()
     }
 
+    /// Returns true for images with alpha, whose convolutions see one frame.
+    pub fn is_rgba(&self) -> bool {
+        self.class == RGBA_CLASS
+    }
+
+    /// Colours of a pixel, with alpha.
+    pub fn colours(&self) -> i64 {
+        if self.is_rgba() { 4 } else { 3 }
+    }
+
+    /// Frames that a convolution sees at once.
+    pub fn taps(&self) -> i64 {
+        if self.is_rgba() { 1 } else { 3 }
+    }
+
     /// Colours of the pixels of a patch.
     pub fn pixel_channels(&self) -> i64 {
-        3 * self.patch() * self.patch()
+        self.colours() * self.patch() * self.patch()
     }
 
     /// Returns true if a file has such an autoencoder.
@@ -173,7 +205,7 @@ impl WanVaeConfig {
             check_sizes(&[("dim_mult", factor)])?;
         }
         ensure!(
-            self.temporal_factor() <= Self::ENCODER_FRAMES,
+            self.is_rgba() || self.temporal_factor() <= Self::ENCODER_FRAMES,
             "expected a temperal_downsample that halves time at most twice, found {} times",
             self.time_steps()
         );
@@ -189,7 +221,8 @@ impl WanVaeConfig {
         let (pixels, channels) = (self.pixel_channels(), [self.in_channels, self.out_channels]);
         ensure!(
             channels == [pixels; 2],
-            "expected {pixels} in_channels and out_channels (3 times patch_size squared), found {} and {}",
+            "expected {pixels} in_channels and out_channels ({} times patch_size squared), found {} and {}",
+            self.colours(),
             channels[0],
             channels[1]
         );

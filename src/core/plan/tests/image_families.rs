@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::{Case, card};
 use crate::families::flux::tests::files::shapes;
-use crate::families::{chroma, flux2, krea2, qwen_image, z_image};
+use crate::families::{chroma, flux2, krea2, qwen_image, qwen_image_21, z_image};
 use crate::footprint::PlannedNetwork;
 use crate::job::{GenerateRequest, Stage};
 use crate::model::{ModelFamily, ModelFiles};
@@ -57,6 +57,11 @@ fn flux2_dev(transformer: &str, dtype: &'static str) -> Case {
     case(flux2::dev::FAMILY, parts.each_ref(), dtype)
 }
 
+fn qwen_image_21(dialect: &str, dtype: &'static str) -> Case {
+    let [own, vae, text] = [dialect, "vae diffusers", "qwen3vl_8b"].map(qwen_image_21::tests::own);
+    case(qwen_image_21::FAMILY, [&own, &vae, &text], dtype)
+}
+
 fn qwen_image(transformer: &str, dtype: &'static str) -> Case {
     let [own, text] = [transformer, "qwen_2.5_vl_7b"].map(qwen_image::tests::own);
     case(qwen_image::FAMILY, [&own, &vae(16), &text], dtype)
@@ -74,6 +79,7 @@ fn the_weights_are_the_same_in_every_dialect() {
         ["transformer", "transformer diffusers"].map(|dialect| chroma(dialect, "BF16")),
         ["transformer", "transformer diffusers"].map(|dialect| z_image(dialect, "BF16")),
         ["transformer", "transformer diffusers"].map(|dialect| krea2(dialect, "BF16")),
+        ["transformer", "transformer diffusers"].map(|dialect| qwen_image_21(dialect, "BF16")),
         ["transformer 4b", "transformer 4b diffusers"].map(|dialect| flux2(dialect, "BF16")),
     ] {
         for part in PlannedNetwork::ALL {
@@ -135,7 +141,7 @@ fn all_cases() -> [Case; 5] {
 fn an_image_of_a_megapixel_fits_whole_where_the_weights_do_and_else_by_streaming() {
     type Make = fn(&str, &'static str) -> Case;
     // Transformer; its numbers and the card's GiB where it stays; those where it streams.
-    let rows: [(Make, &str, Range<f64>, &str, &str); 7] = [
+    let rows: [(Make, &str, Range<f64>, &str, &str); 8] = [
         (
             chroma,
             "transformer",
@@ -171,6 +177,13 @@ fn an_image_of_a_megapixel_fits_whole_where_the_weights_do_and_else_by_streaming
             0.2..1.5,
             "BF16 96, F8_E4M3 48",
             "BF16 48, BF16 24, F8_E4M3 24",
+        ),
+        (
+            qwen_image_21,
+            "transformer",
+            0.2..1.8,
+            "BF16 24, F8_E4M3 12",
+            "BF16 12",
         ),
         (
             qwen_image,

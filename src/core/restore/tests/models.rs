@@ -1,7 +1,9 @@
 //! Which installed model a file's name means.
 
 use super::*;
-use crate::families::{chroma, flux, flux2, framepack, krea2, qwen_image, wan, z_image};
+use crate::families::{
+    chroma, flux, flux2, framepack, krea2, qwen_image, qwen_image_21, wan, z_image,
+};
 use crate::library::{ControlNetwork, FoundControl};
 use crate::model::choices::SectionOrder;
 use crate::model::{ControlUse, ModelFamily, ModelSpec, test_spec};
@@ -60,6 +62,12 @@ fn specs() -> Vec<ModelSpec> {
             "Image",
             "qwen_image_2512_fp8_e4m3fn.safetensors",
         ),
+        spec(
+            "qwen-image-2.1",
+            qwen_image_21::FAMILY,
+            "2.1",
+            "qwen_image_2.1_bf16.safetensors",
+        ),
         spec("flux1-dev", flux::FAMILY, "dev", "my own name.safetensors"),
         spec(
             "framepack-i2v",
@@ -109,6 +117,12 @@ fn a_model_is_found_by_its_file_by_its_words_and_by_its_family() {
         ("flux_chroma", "chroma1-hd", false),
         ("qwen_image_2512_bf16.safetensors", "qwen-image-2512", true),
         ("qwenImage_v20", "qwen-image-2512", false),
+        (
+            "qwen_image_2.1_int8_convrot.safetensors",
+            "qwen-image-2.1",
+            true,
+        ),
+        ("Qwen-Image-2.1-Q8_0.gguf", "qwen-image-2.1", true),
         ("flux1-dev-bnb-nf4-v2", "flux1-dev", false),
         ("flux1-krea-dev.safetensors", "flux1-dev", false),
     ] {

@@ -300,6 +300,7 @@ const REFERENCE_ENCODING: ReferenceEncoding = ReferenceEncoding {
     prepared,
     image: |_| "image".to_owned(),
     latents: |_| "image_latents".to_owned(),
+    has_alpha: false,
 };
 
 fn prepared(image: &RgbPixels, request: &GenerateRequest) -> Result<RgbPixels, EngineError> {

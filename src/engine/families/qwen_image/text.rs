@@ -30,7 +30,8 @@ pub(super) fn encode_text(
 ) -> Result<PromptEmbeds, EngineError> {
     // Recorded where the autoencoder encodes them.
     let capture = &mut StageCapture::off();
-    let references = references_of_job(folder, work.request, ENCODING.image, capture)?;
+    let how = (ENCODING.image, false);
+    let references = references_of_job(folder, work.request, how, capture)?;
     let files = EncoderFiles::first(&work.request.files);
     embeds_of(work, |texts, work| {
         let images = match &references[..] {
@@ -95,5 +96,6 @@ fn look_at(
             .map(|grid| grid.map(|edge| edge / merge))
             .collect(),
         tokens: seen.tokens.to_kind(Kind::Float),
+        deepstack: Vec::new(),
     })
 }

@@ -277,7 +277,9 @@ pub(crate) fn predictions<M: TinyModel>(
     let unread = WeightsDialect::of::<M>(w).unexpected_keys(w);
     let facts = M::facts();
     let (width, height) = facts.size;
-    let shape = ImageLatentShape::new(config.latent_channels(), width, height).unwrap();
+    let shape = M::LATENTS
+        .shape(config.latent_channels(), width, height)
+        .unwrap();
     let text = M::text(config, 5);
     let input = M::input(config, shape, facts.input, 1);
     let conditioning = ImageConditioning::of_prompt(shape, &text);

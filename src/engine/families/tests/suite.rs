@@ -8,7 +8,7 @@ use super::*;
 use crate::closeness::{assert_close, distance, with_both_frequencies};
 use crate::parallel::tests::on_ranks;
 use crate::placement::ComputePlacement;
-use crate::stages::images::{ImageConditioning, ImageLatentShape, WeightsDialect};
+use crate::stages::images::{ImageConditioning, WeightsDialect};
 use crate::weights::tests::as_fp8::{FORMS, write_fp8};
 use crate::weights::tests::made_up_gguf::both_forms;
 
@@ -145,7 +145,7 @@ fn assert_streams<M: TinyModel>() {
 fn assert_batches<M: TinyModel>() {
     let model = model_of::<M>(&originals::<M>());
     let config = model.config();
-    let shape = ImageLatentShape::new(config.latent_channels(), 112, 80).unwrap();
+    let shape = M::LATENTS.shape(config.latent_channels(), 112, 80).unwrap();
     let text = M::text(config, 40);
     let conditioning = ImageConditioning::of_prompt(shape, &text);
     let both = M::input(config, shape, "in.two", 2);
@@ -162,7 +162,7 @@ fn assert_ranks<M: TinyModel>() {
     let run = |num_images| {
         let model = model_of::<M>(&originals::<M>());
         let config = model.config();
-        let shape = ImageLatentShape::new(config.latent_channels(), 112, 80).unwrap();
+        let shape = M::LATENTS.shape(config.latent_channels(), 112, 80).unwrap();
         let text = M::text(config, 41);
         let conditioning = ImageConditioning::of_prompt(shape, &text);
         let input = M::input(config, shape, "in.two", num_images);
@@ -270,5 +270,6 @@ suite! {
     flux2_dev: crate::families::flux2::Flux2Transformer<crate::families::flux2::Flux2Dev>,
     krea2: crate::families::krea2::Krea2Transformer,
     qwen_image: crate::families::qwen_image::QwenImageTransformer,
+    qwen_image_21: crate::families::qwen_image_21::QwenImage21Transformer,
     z_image: crate::families::z_image::ZImageTransformer,
 }

@@ -143,8 +143,8 @@ fn shown(
     let request = work.request;
     if config.transformer.has_control() {
         let video = control_of_job(folder, request)?;
-        let name = job_images::reference;
-        let references = job_images::references_of_job(folder, request, name, work.capture)?;
+        let how = (job_images::reference as _, false);
+        let references = job_images::references_of_job(folder, request, how, work.capture)?;
         let control = encode_control(config, &video, &references, work)?;
         return Ok(vec![(CONTROL, control)]);
     }

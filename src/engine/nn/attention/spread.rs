@@ -44,13 +44,25 @@ impl<'a> SpreadHeads<'a> {
 
     /// `(B, S, H D)`
     pub fn attend(self) -> Tensor {
+        self.attend_after(None)
+    }
+
+    /// Like [`Self::attend`], of tokens that also see others: `before`: keys and values of this rank's heads of those,
+    /// `(1, h, P, D)` each
+    pub fn attend_after(self, before: Option<&[Tensor; 2]>) -> Tensor {
         let Self {
             shards,
             heads,
             sharing,
             parts,
         } = self;
-        let [q, k, v] = parts.map(|part| part.wait().transpose(1, 2));
+        let [q, mut k, mut v] = parts.map(|part| part.wait().transpose(1, 2));
+        if let Some(before) = before {
+            for (own, before) in [&mut k, &mut v].into_iter().zip(before) {
+                let before = before.expand([own.size()[0], -1, -1, -1], false);
+                *own = Tensor::cat(&[&before, &*own], 2);
+            }
+        }
         // A rank without heads gives tokens to the others all the same.
         let ys = match q.numel() {
             0 => q,

@@ -9,6 +9,7 @@ use safelight_core::formats::weights::WeightSet;
 use safelight_core::networks::{KlVaeConfig, NORMED_EDGE, NetworkConfig as _, WanVaeConfig};
 use tch::{Device, Tensor};
 
+use super::latents::ImageLatentShape;
 use crate::fault::FaultSite;
 use crate::vae::{
     KlVaeDecoder, KlVaeEncoder, KlWay, Posterior, RowBands, Tiling, WanVaeDecoder, WanVaeEncoder,
@@ -50,6 +51,16 @@ impl ImageAutoencoder {
             Self::Kl(config, _) => config.latent_channels,
             Self::Wan(config) => config.z_dim,
         }
+    }
+
+    /// Latents of an image whose size is in pixels.
+    pub(super) fn shape(&self, width: u32, height: u32) -> Result<ImageLatentShape, EngineError> {
+        let (channels, factor) = match self {
+            Self::Kl(config, _) => (config.latent_channels, config.spatial_factor()),
+            Self::Wan(config) => (config.z_dim, config.spatial_factor()),
+        };
+        // Sixteen pixels are a token.
+        ImageLatentShape::with_patch(16 / factor, channels, width, height)
     }
 
     /// `(B, C, h, w)` in its own shape.
@@ -114,7 +125,16 @@ impl ImageAutoencoder {
                 let new = |w: &_| WanVaeEncoder::new(config, w);
                 let unexpected = WanVaeEncoder::unexpected_keys;
                 let encoder = work.load("autoencoder", home, new, unexpected)?;
-                Box::new(move |pixels| encoder.encode(pixels, tiling, &cancelled))
+                let is_rgba = config.is_rgba();
+                Box::new(move |pixels| {
+                    if is_rgba && pixels.size()[1] == 3 {
+                        // Opaque.
+                        let alpha = pixels.narrow(1, 0, 1).ones_like();
+                        let pixels = Tensor::cat(&[pixels, &alpha], 1);
+                        return encoder.encode(&pixels, tiling, &cancelled);
+                    }
+                    encoder.encode(pixels, tiling, &cancelled)
+                })
             }
         })
     }

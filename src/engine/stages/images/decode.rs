@@ -17,7 +17,7 @@ pub(crate) fn decoded_image(
     let own = decoder(&own).ok_or(EngineError::Cancelled)?;
     let bytes = checked_rgb8(&autoencoder.images(&own).unsqueeze(2))?.squeeze_dim(0);
     let (height, width, _) = bytes.size3()?;
-    let rgb = Vec::<u8>::try_from(bytes.flatten(0, -1))?;
+    let rgb = Vec::<u8>::try_from(bytes.narrow(2, 0, 3).flatten(0, -1))?;
     Ok(RgbPixels::new(width as u32, height as u32, rgb)?)
 }
 

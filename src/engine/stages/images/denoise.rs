@@ -8,7 +8,7 @@ use tch::{Device, Kind, Tensor};
 
 use super::controlnet::{ActiveControlNets, ControlNet as _};
 use super::encode::StartImageMode;
-use super::latents::{ImageLatentShape, InpaintBlend, NoiseDraws, noised, seeds};
+use super::latents::{InpaintBlend, NoiseDraws, noised, seeds};
 use super::model::{
     CapturedInputs, ContextInput, ControlModulation, ForwardPass, ImageConditioning, ImageModel,
     LatentForm, ReferenceTokens, WeightsDialect, captured_timestep, latent_mask, packed,
@@ -20,7 +20,7 @@ use crate::denoise::{Denoiser, ModelCall, ModulationCache, begin, fits, walk};
 use crate::guidance::{GuidanceScales, GuidedPasses};
 use crate::hooks::DenoiseState;
 use crate::placement::ComputePlacement;
-use crate::sampling::{Solver, steps_from_image, wanted_steps};
+use crate::sampling::{FlowSchedule, Solver, steps_from_image, wanted_steps};
 use crate::step_cache::ContextCaches;
 use crate::text::{PromptEmbeds, TextEmbeds};
 use crate::{EngineError, Hooks, StageCapture, StageWork, Weights};
@@ -39,7 +39,8 @@ pub fn denoise<M: ImageModel>(
     let (request, mode) = (work.request, StartImageMode::of(work.request));
     let home = &request.files.transformer;
     let config = M::read_config(home, &request.loras)?;
-    let shape = ImageLatentShape::new(config.latent_channels(), request.width, request.height)?;
+    let channels = config.latent_channels();
+    let shape = M::LATENTS.shape(channels, request.width, request.height)?;
     let condition = M::condition(&config, images, mode, shape)?;
     let networks = if condition.is_none() {
         M::Control::load(home, work)?
@@ -61,7 +62,10 @@ pub fn denoise<M: ImageModel>(
             steps_from_image(request, strength)?
         }
     };
-    let schedule = M::schedule(&config).read(request.files.scheduler.as_deref())?;
+    let schedule = FlowSchedule {
+        sample_sigmas: request.files.sample_sigmas.clone(),
+        ..M::schedule(&config).read(request.files.scheduler.as_deref())?
+    };
     let mut solver = schedule.solver(request, shape.tokens(), steps)?;
 
     let draws = if M::LATENTS == LatentForm::FoldedTokens {
@@ -113,7 +117,7 @@ pub fn denoise<M: ImageModel>(
         step_cache: request.options.step_cache,
         inpaint,
         condition: condition.map(|xs| xs.to_device(device).to_kind(Kind::Float)),
-        references: ReferenceTokens::new(images.seen(M::SEES_START_IMAGE), device)?,
+        references: ReferenceTokens::new(images.seen(M::SEES_START_IMAGE), shape, device)?,
         controls,
     };
 

@@ -5,10 +5,10 @@
 use safelight_core::job::GenerateRequest;
 use safelight_core::media::{self, RgbPixels};
 use safelight_core::model::ImageRole;
-use tch::Tensor;
+use tch::{Kind, Tensor};
 
 use super::autoencoder::{ImageAutoencoder, ImageEncoder};
-use super::latents::{ImageLatentShape, NoiseDraws, seeds};
+use super::latents::{NoiseDraws, seeds};
 use super::state::{EncodedImage, EncodedImages};
 use crate::pixels::pixels_from_rgb8;
 use crate::stages::job_images;
@@ -44,6 +44,8 @@ pub struct ReferenceEncoding {
     pub image: fn(usize) -> String,
     /// Name of its latents in captures.
     pub latents: fn(usize) -> String,
+    /// Alpha is encoded too.
+    pub has_alpha: bool,
 }
 
 impl ReferenceEncoding {
@@ -55,6 +57,14 @@ impl ReferenceEncoding {
             prepared,
             image: job_images::reference,
             latents: |index| format!("reference.{index}.latents"),
+            has_alpha: false,
+        }
+    }
+
+    pub const fn with_alpha(self) -> Self {
+        Self {
+            has_alpha: true,
+            ..self
         }
     }
 }
@@ -80,7 +90,7 @@ pub fn encode_image(
         .transpose()?;
 
     let encoding = ImageEncoding::open(work)?;
-    let shape = ImageLatentShape::new(encoding.autoencoder.latent_channels(), width, height)?;
+    let shape = encoding.autoencoder.shape(width, height)?;
     let before = request.controls.len();
     let posterior = encoding.encode(&pixels, before, work)?;
     let num_draws = 2 + usize::from(mask.is_some());
@@ -134,7 +144,12 @@ pub fn encode_images(
     let before = usize::from(image.is_some());
     let references = references.iter().enumerate().map(|(index, image)| {
         let image = (seeing.prepared)(image, work.request)?;
-        let pixels = pixels_from_rgb8(&image.rgb, image.width, image.height)?;
+        let mut pixels = pixels_from_rgb8(&image.rgb, image.width, image.height)?;
+        if let Some(alpha) = image.alpha.filter(|_| seeing.has_alpha) {
+            let size = [1, 1, i64::from(image.height), i64::from(image.width)];
+            let alpha = Tensor::from_slice(&alpha).view(size).to_kind(Kind::Float);
+            pixels = Tensor::cat(&[&pixels, &(alpha / 255.0 * 2.0 - 1.0)], 1);
+        }
         let name = (seeing.image)(index);
         work.capture.put(format!("{name}.preprocessed"), &pixels);
         let latents = images(&latents(&pixels, before + index, work)?);
@@ -162,7 +177,7 @@ pub fn encode_controls(
     let request = work.request;
     let (width, height) = (request.width, request.height);
     let encoding = ImageEncoding::open(work)?;
-    let shape = ImageLatentShape::new(encoding.autoencoder.latent_channels(), width, height)?;
+    let shape = encoding.autoencoder.shape(width, height)?;
     let draws = NoiseDraws::after_controls(images.len(), shape, 1, seeds(request))?.controls;
     let all = images.iter().zip(&draws).enumerate();
     let all = all.map(|(index, (image, draws))| {

@@ -9,29 +9,41 @@ use crate::nn::{PatchOrder, from_patches, patches};
 use crate::pixels::check_multiples;
 use crate::sampling::CpuGenerator;
 
-/// Pixels that make one latent, along each edge.
-const PIXELS: u32 = 8;
+/// Pixels of a token along each edge, in every model.
+const TOKEN_PIXELS: u32 = 16;
 
-/// Latents that make one token, along each edge.
+/// Latents of a token along each edge, in most models.
 const PATCH: i64 = 2;
-const TOKEN: [i64; 3] = [1, PATCH, PATCH];
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ImageLatentShape {
     pub channels: i64,
     pub height: i64,
     pub width: i64,
+    /// Latents of a token along each edge.
+    pub patch: i64,
 }
 
 impl ImageLatentShape {
-    /// `width` and `height` in pixels: multiples of 16.
+    /// `width` and `height` in pixels: multiples of 16. Two by two latents are a token.
     pub fn new(channels: i64, width: u32, height: u32) -> Result<Self, EngineError> {
-        let step = PIXELS * PATCH as u32;
-        check_multiples(width, height, step)?;
+        Self::with_patch(PATCH, channels, width, height)
+    }
+
+    /// Like [`Self::new`], with `patch` latents along the edges of a token.
+    pub fn with_patch(
+        patch: i64,
+        channels: i64,
+        width: u32,
+        height: u32,
+    ) -> Result<Self, EngineError> {
+        check_multiples(width, height, TOKEN_PIXELS)?;
+        let latents = |edge: u32| i64::from(edge / TOKEN_PIXELS) * patch;
         Ok(Self {
             channels,
-            height: i64::from(height / PIXELS),
-            width: i64::from(width / PIXELS),
+            height: latents(height),
+            width: latents(width),
+            patch,
         })
     }
 
@@ -42,7 +54,7 @@ impl ImageLatentShape {
 
     /// Rows and columns of tokens.
     pub fn grid(&self) -> [i64; 2] {
-        [self.height / PATCH, self.width / PATCH]
+        [self.height / self.patch, self.width / self.patch]
     }
 
     pub fn tokens(&self) -> i64 {
@@ -53,19 +65,21 @@ impl ImageLatentShape {
     pub fn folded(&self) -> Self {
         let [rows, columns] = self.grid();
         Self {
-            channels: PATCH * PATCH * self.channels,
+            channels: self.patch * self.patch * self.channels,
             height: rows,
             width: columns,
+            patch: 1,
         }
     }
 
-    /// Of such latents, `(B, C, h', w')`.
-    pub fn of(latents: &Tensor) -> Result<Self, EngineError> {
+    /// Shape of other latents, `(B, C, h', w')`, whose tokens are as large.
+    pub fn like(&self, latents: &Tensor) -> Result<Self, EngineError> {
         let (_, channels, height, width) = latents.size4()?;
         Ok(Self {
             channels,
             height,
             width,
+            patch: self.patch,
         })
     }
 
@@ -81,13 +95,21 @@ impl ImageLatentShape {
 
     /// `(B, C, h, w)` -> `(B, tokens, 4 C)`; `C` may be another number than that of the latents, as masks have it
     pub fn pack(&self, latents: &Tensor) -> Tensor {
-        patches(&latents.unsqueeze(2), TOKEN, PatchOrder::ChannelsFirst)
+        patches(
+            &latents.unsqueeze(2),
+            self.token(),
+            PatchOrder::ChannelsFirst,
+        )
+    }
+
+    fn token(&self) -> [i64; 3] {
+        [1, self.patch, self.patch]
     }
 
     /// `(B, tokens, 4 C)` -> `(B, C, h, w)`
     pub fn unpack(&self, tokens: &Tensor) -> Tensor {
         let size = [1, self.height, self.width];
-        from_patches(tokens, size, TOKEN, PatchOrder::ChannelsFirst).squeeze_dim(2)
+        from_patches(tokens, size, self.token(), PatchOrder::ChannelsFirst).squeeze_dim(2)
     }
 }
 
@@ -154,15 +176,15 @@ pub fn seeds(request: &GenerateRequest) -> impl Iterator<Item = u64> {
 }
 
 /// A mask as the autoencoder's image has it, `(1, 1, H, W)`, at the latents' places: the upper left of the pixels that
-/// make one latent, for all channels: `(1, 1, h, w)`
-pub fn corner_mask(mask: &Tensor) -> Tensor {
-    let step = i64::from(PIXELS);
+/// make one latent, for all channels: `(1, 1, h, w)`; `height`: `h`
+pub fn corner_mask(mask: &Tensor, height: i64) -> Tensor {
+    let step = mask.size()[2] / height;
     mask.slice(2, None, None, step).slice(3, None, None, step)
 }
 
 /// All pixels of a mask, `(1, 1, H, W)`, folded into the tokens that they are below: `(1, tokens, 256)`
 pub fn folded_mask(mask: &Tensor, shape: ImageLatentShape) -> Tensor {
-    let step = i64::from(PIXELS);
+    let step = mask.size()[2] / shape.height;
     // (h p) (w q) -> (p q) h w
     let folded = mask
         .reshape([shape.height, step, shape.width, step])
@@ -241,7 +263,7 @@ mod tests {
         let shape = ImageLatentShape::new(2, 32, 16).unwrap();
         let mask = Tensor::arange(16 * 32, (Kind::Float, Device::Cpu)).view([1, 1, 16, 32]);
         let pixel = |row: i64, column: i64| mask.double_value(&[0, 0, row, column]);
-        let corners = corner_mask(&mask);
+        let corners = corner_mask(&mask, shape.height);
         assert_eq!(corners.size(), [1, 1, 2, 4]);
         assert_eq!(corners.double_value(&[0, 0, 1, 3]), pixel(8, 24));
         let folded = folded_mask(&mask, shape);

@@ -56,8 +56,8 @@ pub(crate) fn encode_stage<M: ImageModel>(context: &StageContext<'_>) -> Result<
             && request.controls.is_empty()
             && (M::SEES_START_IMAGE || !request.references.is_empty())
         {
-            let name = encoding.image;
-            let references = job_images::references_of_job(&folder, request, name, work.capture)?;
+            let how = (encoding.image, encoding.has_alpha);
+            let references = job_images::references_of_job(&folder, request, how, work.capture)?;
             return encode_images(image, &references, encoding, work);
         }
         let controls = controls_of(&folder, M::SAMPLES_CONTROLS, work)?;
@@ -87,7 +87,10 @@ fn controls_of(
         let Some(mask) = mask else {
             return Ok(latents);
         };
-        let hidden = corner_mask(&binary_mask(&mask, request.width, request.height)?);
+        let hidden = corner_mask(
+            &binary_mask(&mask, request.width, request.height)?,
+            latents.size()[2],
+        );
         let kept: Tensor = 1.0 - hidden;
         let kept = kept.to_device(latents.device());
         let kept = kept.expand([latents.size()[0], -1, -1, -1], false);

@@ -187,14 +187,29 @@ pub enum LatentForm {
     /// `(B, tokens, 4 C)` of an autoencoder with two by two latents as channels: noise has its shape, and a mask one value a
     /// token.
     FoldedTokens,
+    /// One latent in one token: `(B, tokens, C)`.
+    SingleTokens,
     /// `(B, C, h, w)`
     Grid,
+}
+
+impl LatentForm {
+    /// Latents of a model's image, whose size is in pixels.
+    pub fn shape(
+        self,
+        channels: i64,
+        width: u32,
+        height: u32,
+    ) -> Result<ImageLatentShape, EngineError> {
+        let patch = if self == Self::SingleTokens { 1 } else { 2 };
+        ImageLatentShape::with_patch(patch, channels, width, height)
+    }
 }
 
 /// A mask of pixels, `(1, 1, H, W)`, at latent resolution: `(1, 1, h, w)`
 pub(super) fn latent_mask<M: ImageModel>(mask: &Tensor, shape: ImageLatentShape) -> Tensor {
     if M::LATENTS != LatentForm::FoldedTokens {
-        return corner_mask(mask);
+        return corner_mask(mask, shape.height);
     }
     // The mean of the four pixels around the middle of a token.
     let mask = mask.upsample_bilinear2d(shape.grid(), false, None, None);
@@ -213,7 +228,9 @@ pub(super) fn captured_timestep<M: ImageModel>(timestep: f32) -> f32 {
 pub(super) fn velocity<M: ImageModel>(prediction: &Tensor, shape: ImageLatentShape) -> Tensor {
     let own = match M::LATENTS {
         LatentForm::Grid => prediction.shallow_clone(),
-        LatentForm::Tokens | LatentForm::FoldedTokens => prediction.narrow(1, 0, shape.tokens()),
+        LatentForm::Tokens | LatentForm::SingleTokens | LatentForm::FoldedTokens => {
+            prediction.narrow(1, 0, shape.tokens())
+        }
     };
     if M::PREDICTS_TO_IMAGE { own.neg() } else { own }
 }
@@ -267,14 +284,15 @@ pub struct ReferenceTokens {
 }
 
 impl ReferenceTokens {
-    /// `latents`: of each image, `(1, C, h', w')`
+    /// `latents`: of each image, `(1, C, h', w')`; `result`: shape of the job's image
     pub fn new<'a>(
         latents: impl Iterator<Item = &'a Tensor>,
+        result: ImageLatentShape,
         device: Device,
     ) -> Result<Self, EngineError> {
         let (mut shapes, mut tokens) = (Vec::new(), Vec::new());
         for latents in latents {
-            let shape = ImageLatentShape::of(latents)?;
+            let shape = result.like(latents)?;
             tokens.push(shape.pack(&latents.to_kind(Kind::Float)).to_device(device));
             shapes.push(shape);
         }

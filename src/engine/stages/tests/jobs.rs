@@ -460,5 +460,8 @@ fn sent_bytes(job: &Job, decoded: &Tensor) -> Vec<u8> {
         }
         _ => decoded.shallow_clone(),
     };
-    sent.flatten(0, -1).try_into().unwrap()
+    // Alpha after all colours.
+    let planes = sent.split(3, 3).into_iter().map(|it| it.flatten(0, -1));
+    let planes: Vec<Tensor> = planes.collect();
+    Tensor::cat(&planes, 0).try_into().unwrap()
 }

@@ -12,6 +12,7 @@ mod jobs;
 mod krea2;
 mod ltx2;
 mod qwen_image;
+mod qwen_image_21;
 mod step_caches;
 mod wan;
 mod z_image;

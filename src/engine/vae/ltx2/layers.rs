@@ -66,6 +66,7 @@ impl StreamConv {
         let feed = ConvFeed {
             form: ConvForm::for_weights(w),
             frames: place.frames,
+            taps: 3,
         };
         let w = w / "conv";
         // (c p) .. -> (p c) ..

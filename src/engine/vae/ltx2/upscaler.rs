@@ -120,6 +120,7 @@ fn centered_conv(w: &Weights, widths: [i64; 2]) -> Result<CausalConv3d, WeightsE
     let feed = ConvFeed {
         form: ConvForm::for_weights(w),
         frames: 1,
+        taps: 3,
     };
     CausalConv3d::new(w, widths, [3, 3, 3], feed)
 }

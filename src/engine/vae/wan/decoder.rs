@@ -56,7 +56,11 @@ impl WanVaeDecoder {
         let dim = cfg.decoder_dim();
         let first = levels.first().map_or(dim, |level| level.input);
         let last = levels.last().map_or(dim, |level| level.output);
-        let feed = |frames| ConvFeed { form, frames };
+        let feed = |frames| ConvFeed {
+            form,
+            frames,
+            taps: cfg.taps(),
+        };
         let frames = feed(cfg.temporal_factor() * chunk);
         let latents = feed(chunk);
         let upsamples = levels.into_iter().map(|level| {
@@ -80,7 +84,7 @@ impl WanVaeDecoder {
         keys::unexpected_of_wan(weights, VaeHalf::Decoder)
     }
 
-    /// `latents`: `(1, C, f, h, w)`, not normalised. Gives `frames` the video in chunks, `(1, 3, n, H, W)` in -1..1, in the
+    /// `latents`: `(1, C, f, h, w)`, not normalised. Gives `frames` the video in chunks, `(1, 3 or 4, n, H, W)` in -1..1, in the
     /// kind of the weights: first one frame, then as many as the temporal factor times the latent frames that are
     /// decoded at a time, at the end fewer. `None` when cancelled.
     ///

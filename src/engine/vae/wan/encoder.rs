@@ -47,10 +47,14 @@ impl WanVaeEncoder {
         let (widest, frames) = levels
             .last()
             .map_or((cfg.base_dim, 1), |level| (level.output, level.frames));
-        let feed = ConvFeed { form, frames };
-        let first = ConvFeed {
+        let feed = ConvFeed {
             form,
+            frames,
+            taps: cfg.taps(),
+        };
+        let first = ConvFeed {
             frames: WanVaeConfig::ENCODER_FRAMES,
+            ..feed
         };
         let moments = 2 * cfg.z_dim;
         let pixels = [cfg.pixel_channels(), cfg.base_dim];
@@ -195,6 +199,7 @@ impl DownLevel {
         let feed = ConvFeed {
             form,
             frames: level.frames,
+            taps: level.taps,
         };
         let blocks = (0..level.num_blocks).map(|i| {
             let input = if i == 0 { level.input } else { level.output };

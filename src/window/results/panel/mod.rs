@@ -236,7 +236,11 @@ pub fn main_actions(view: &UiContext<'_>, subject: &ResultSubject) -> Vec<Result
     }
     actions.extend(upscale_actions(view, subject));
     actions.extend(frames_actions(view, subject));
-    actions.push(depth_action(view, subject));
+    // A depth map of a video is for models that follow one.
+    let takes_videos = |spec: &ModelSpec| spec.limits.controls.takes_videos;
+    if !subject.is_video || view.model().is_some_and(takes_videos) {
+        actions.push(depth_action(view, subject));
+    }
     if let Some(id) = subject.job
         && !subject.is_shown
         && !matches!(view.app.watch.mode, ViewerMode::Live)

@@ -44,7 +44,7 @@ fn conversions_and_sound_of_a_video_are_among_its_facts() {
     assert!(hdr.contains(PEAK) && !hdr.contains("colours:"), "{hdr}");
     assert!(!facts("b-frames.mp4").contains("colours:"));
     assert_has(&facts("stretched.mov"), &["pixels: 3:2, made square"]);
-    assert_has(&facts("sound.mp4"), &["sound: copied where it is upscaled"]);
+    assert_has(&facts("sound.mp4"), &["sound: AAC, kept in an MP4"]);
     assert_has(&facts("pcm.mov"), &["sound: not used: "]);
 }
 

@@ -358,7 +358,13 @@ fn invalid_frames_and_video_options_are_refused_without_writing_a_file() {
     }
     let uneven = [flat(4, 4, [1; 3]), flat(4, 5, [1; 3])];
     let (width, height, rgb) = (4, 4, vec![0; 5]);
-    let broken = [RgbPixels { width, height, rgb }];
+    let alpha = None;
+    let broken = [RgbPixels {
+        width,
+        height,
+        rgb,
+        alpha,
+    }];
     let ending = format!("choose a file name that ends in {WRITTEN}, not .avi: /a.avi");
     let wide = [flat(3841, 2, [1; 3])];
     for (name, frames, expected) in [
