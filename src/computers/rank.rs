@@ -29,7 +29,7 @@ const MAX_FILES_BYTES: u64 = 512 << 20;
 /// either ends.
 pub fn connect(host: &str, device: DeviceChoice) {
     if let Err(err) = try_connect(host, device) {
-        write_frame(&mut io::stdout(), &EngineMessage::Refused(err), &[]).ok();
+        say(&EngineMessage::Refused(err));
     }
 }
 

@@ -197,7 +197,7 @@ impl OtherRanks {
             abort: Mutex::default(),
         });
         let own = devices_here(places.devices, device)?;
-        let mut seats: Vec<(Option<&str>, DeviceChoice)> = own
+        let mut engines: Vec<(Option<&str>, DeviceChoice)> = own
             .into_iter()
             .skip(1)
             .map(|device| (None, device))
@@ -207,9 +207,9 @@ impl OtherRanks {
                 Device::Cuda(_) => DeviceChoice::Cuda(index),
                 _ => DeviceChoice::Cpu,
             });
-            seats.extend(there.map(|device| (Some(host.as_str()), device)));
+            engines.extend(there.map(|device| (Some(host.as_str()), device)));
         }
-        let num_others = seats.len();
+        let num_others = engines.len();
         let (ready, readies) = bounded(num_others);
         let (end, ends) = bounded(num_others);
         let mut others = Self {
@@ -218,7 +218,7 @@ impl OtherRanks {
             ends,
             watch,
         };
-        for (host, device) in seats {
+        for (host, device) in engines {
             others.spawn(host, device, &ready, &end)?;
         }
         drop(ready);

@@ -19,7 +19,7 @@ use crate::window::inputs::opening::open_input;
 use crate::window::pending::BackgroundTask;
 use crate::window::state::color_image;
 
-/// So many are made at once: one large file does not hold up the screen, and what is scrolled past meanwhile is not made.
+/// Thumbnails made at once: one large file does not delay the others, and those scrolled past meanwhile are not made.
 const MAX_IN_WORK: usize = 4;
 /// Memory limit of all textures. Visible ones stay regardless.
 const MAX_BYTES: usize = 192 << 20;

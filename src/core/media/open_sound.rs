@@ -56,7 +56,7 @@ fn by_ffmpeg(path: &Path, container: &str) -> Result<SampledSound, MediaError> {
         let read = pipe.take(most).read_to_end(&mut bytes);
         read.map_err(|err| failed(&err.to_string()))?;
     }
-    // It ends by itself once nothing reads its output.
+    // It ends when nothing reads its output.
     let status = child.wait().map_err(|err| failed(&err.to_string()))?;
     if bytes.len() > 2 * MAX_SAMPLES {
         return Err(failed("it is too long"));

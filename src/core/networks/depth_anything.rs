@@ -16,7 +16,8 @@ pub(super) const KINDS: &[DetectionRule] = detection_rules! {
 };
 /// Width of an attention head of every published size.
 const HEAD_DIM: i64 = 64;
-const COLOURS: i64 = 3;
+/// Pixels of one edge of the images that it sees, about.
+pub const DEPTH_EDGE: u32 = 518;
 /// Edges of what the stages of the neck make, against the patches: `factor` for the first two, and half for the last.
 pub const DEPTH_FACTORS: [i64; 2] = [4, 2];
 /// Parts of the authors' names, with those of `transformers`.
@@ -175,69 +176,6 @@ impl DepthConfig {
 
     pub fn num_heads(&self) -> i64 {
         self.width / HEAD_DIM
-    }
-
-    /// All tensors of its file.
-    pub fn schema(&self) -> Vec<TensorSpec> {
-        let mut schema = Schema::default();
-        let (width, inner, patch) = (self.width, self.inner, self.patch);
-        let embeddings = |name: &str| format!("backbone.embeddings.{name}");
-        schema.add(embeddings("cls_token"), &[1, 1, width], TensorRole::Fixed);
-        schema.add(embeddings("mask_token"), &[1, width], TensorRole::Fixed);
-        let positions = [1, self.edge * self.edge + 1, width];
-        schema.add(
-            embeddings("position_embeddings"),
-            &positions,
-            TensorRole::Fixed,
-        );
-        schema.conv(
-            &embeddings("patch_embeddings.projection"),
-            &[width, COLOURS, patch, patch],
-        );
-        schema.blocks("backbone.encoder.layer", self.layers, |schema| {
-            schema.norm("norm1", width);
-            match self.names {
-                DepthNames::Authors => schema.linear("attention.attention.qkv", 3 * width, width),
-                DepthNames::Transformers => {
-                    for part in ["query", "key", "value"] {
-                        schema.linear(&format!("attention.attention.{part}"), width, width);
-                    }
-                }
-            }
-            schema.linear("attention.output.dense", width, width);
-            schema.vector("layer_scale1.lambda1", width);
-            schema.norm("norm2", width);
-            schema.linear("mlp.fc1", inner, width);
-            schema.linear("mlp.fc2", width, inner);
-            schema.vector("layer_scale2.lambda1", width);
-        });
-        schema.norm("backbone.layernorm", width);
-        for (number, &channels) in self.neck.iter().enumerate() {
-            let stage = |name: &str| format!("neck.reassemble_stage.layers.{number}.{name}");
-            schema.conv(&stage("projection"), &[channels, width, 1, 1]);
-            match number {
-                0 | 1 => {
-                    let factor = DEPTH_FACTORS[number];
-                    schema.conv(&stage("resize"), &[channels, channels, factor, factor]);
-                }
-                3 => schema.conv(&stage("resize"), &[channels, channels, 3, 3]),
-                _ => {}
-            }
-            let conv = format!("neck.convs.{number}.weight");
-            schema.add(conv, &[self.fused, channels, 3, 3], TensorRole::Fixed);
-            let fusion = |name: &str| format!("neck.fusion_stage.layers.{number}.{name}");
-            schema.conv(&fusion("projection"), &[self.fused, self.fused, 1, 1]);
-            for layer in ["residual_layer1", "residual_layer2"] {
-                for conv in ["convolution1", "convolution2"] {
-                    let name = fusion(&format!("{layer}.{conv}"));
-                    schema.conv(&name, &[self.fused, self.fused, 3, 3]);
-                }
-            }
-        }
-        schema.conv("head.conv1", &[self.fused / 2, self.fused, 3, 3]);
-        schema.conv("head.conv2", &[self.head, self.fused / 2, 3, 3]);
-        schema.conv("head.conv3", &[1, self.head, 1, 1]);
-        schema.renamed(|name| self.names.file_key(name))
     }
 
     /// Bytes of activations for an image of `tokens` patches: the widest layers are those at four times the patches.

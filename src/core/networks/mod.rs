@@ -56,7 +56,7 @@ pub use clip_text::{ClipActivation, ClipLayers, ClipTextConfig};
 pub use config::{AutoencoderConfig, NetworkConfig, config_path};
 pub(crate) use config::{check_epsilon, check_layers, check_sizes};
 pub use declared::DeclaredConfig;
-pub use depth_anything::{DEPTH_FACTORS, DepthConfig, DepthNames};
+pub use depth_anything::{DEPTH_EDGE, DEPTH_FACTORS, DepthConfig, DepthNames};
 pub use flux_control::{FluxControlConfig, FluxControlKeys};
 pub use flux_transformer::{FluxTransformerConfig, FluxTransformerKeys};
 pub use flux2_transformer::{Flux2TransformerConfig, Flux2TransformerKeys};

@@ -12,7 +12,7 @@ use crate::formats::weights::WeightSet;
 use crate::job::{DtypeChoice, PostprocessKind, PostprocessRequest};
 use crate::memory::DeviceClass;
 use crate::model::CatalogError;
-use crate::networks::{DepthConfig, IfnetConfig, UpscalerConfig};
+use crate::networks::{DEPTH_EDGE, DepthConfig, IfnetConfig, UpscalerConfig};
 use crate::units::gib_text;
 
 /// Frames of the source and of the result that main memory holds at a time: read ahead, computed, and waiting to be
@@ -185,7 +185,7 @@ fn interpolated(
 fn mapped(request: &PostprocessRequest, config: &DepthConfig, number_bytes: u64) -> FramePeak {
     let sides = [request.before.width, request.before.height].map(u64::from);
     let [short, long] = [sides[0].min(sides[1]).max(1), sides[0].max(sides[1])];
-    let patches = 518 / config.patch.unsigned_abs().max(1);
+    let patches = u64::from(DEPTH_EDGE) / config.patch.unsigned_abs().max(1);
     let tokens = patches * (patches * long).div_ceil(short);
     // The map at the image's size, in f32, with what becomes of it.
     let whole = 12 * sides[0] * sides[1];

@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 use std::path::Path;
 
 use safelight_core::media::RgbPixels;
-use safelight_core::networks::{DEPTH_FACTORS, DepthConfig, DepthNames};
+use safelight_core::networks::{DEPTH_EDGE, DEPTH_FACTORS, DepthConfig, DepthNames};
 use tch::{Device, Kind, Tensor};
 
 use super::conv::FinishConv;
@@ -18,8 +18,6 @@ use crate::placement::dtype_name;
 use crate::runtime::disable_miopen;
 use crate::weights::{Weights, WeightsError};
 
-/// Pixels of one edge of the images that the network sees, about.
-const EDGE: f64 = 518.0;
 const MEAN: [f32; 3] = [0.485, 0.456, 0.406];
 const STD: [f32; 3] = [0.229, 0.224, 0.225];
 /// Frames whose ranges are averaged.
@@ -91,7 +89,7 @@ impl<'a> LoadedDepth<'a> {
         size: [i64; 2],
     ) -> Result<(Tensor, [f64; 2]), EngineError> {
         loop {
-            let pixels = self.network.pixels(image, EDGE)?;
+            let pixels = self.network.pixels(image, DEPTH_EDGE.into())?;
             let pixels = pixels.to_device(self.device).to_kind(self.kind);
             let depth = self.network.forward(&pixels).to_kind(Kind::Float);
             // h w -> 1 1 h w
@@ -335,7 +333,7 @@ impl DinoLayer {
     }
 }
 
-/// Tokens of one layer to an image of a size and width of its own.
+/// Tokens of one layer to an image of another size and width.
 struct NeckStage {
     projection: FinishConv,
     resize: StageResize,

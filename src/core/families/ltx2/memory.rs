@@ -149,7 +149,7 @@ fn transformer(job: &PlannedJob<'_>) -> Option<StageFootprint> {
     let (tokens, sounds) = (latents(job), seconds(job) * AUDIO_TOKENS);
     let hidden = (tokens * video + sounds * audio) * size;
     let expanded = network.expansion_bytes(job.number_bytes()) as f64;
-    // Every head has turns of its own; those between the streams are as wide as the sound.
+    // Every head has separate turns; those between the streams are as wide as the sound.
     let turns = (tokens + sounds) * (video + 2.0 * audio) * 4.0;
     let texts = f64::from(TEXT_TOKENS) * (video + audio) * 3.0 * size;
     let rows = tokens * config.in_channels as f64 + sounds * config.audio_in_channels as f64;

@@ -53,7 +53,7 @@ fn bundle() -> Shapes {
     all
 }
 
-/// Gemma 3 with its tokenizer and its eyes, as ComfyUI's file has them.
+/// Gemma 3 with its tokenizer and vision tower, as in ComfyUI's file.
 fn write_gemma(place: &Path) {
     let language = LanguageConfig::gemma3_12b(LANGUAGE.tap);
     let mut shapes = behind(
