@@ -74,8 +74,9 @@ fn turned(xs: &Tensor, turns: &Tensor) -> Tensor {
     let size = xs.size();
     let half = turns.size().last().copied().unwrap_or(1);
     // b l (h d) -> b l h (d 2)
+    let heads = size[2..].iter().product::<i64>() / (2 * half);
     let pairs = xs
-        .reshape([size[0], size[1], -1, half, 2])
+        .reshape([size[0], size[1], heads, half, 2])
         .view_as_complex();
     (pairs * turns).view_as_real().reshape(size)
 }

@@ -226,19 +226,21 @@ fn weights_that_fit_on_no_card_are_kept_in_parts_by_several() {
             (denoise.resident_bytes * 4 >= weights * 3).then_some((gib, denoise))
         });
         let (gib, alone) = streamed.unwrap();
-        request.options.memory.devices = NonZeroU32::new(2);
-        let plan = case.plan(&request, card(gib));
-        let shared = plan.of_stage(Stage::Denoise).unwrap();
-        let id = case.family.id;
-        assert!(plan.verdict.text.contains("on each of 2 devices"), "{id}");
-        assert_eq!(shared.peak_bytes, alone.peak_bytes, "{id}");
-        if alone.is_streamed() {
-            assert!(
-                shared.is_in_parts() && shared.streamed_bytes_per_step == 0,
-                "{id}"
-            );
-            let text = &plan.verdict.text;
-            assert!(text.contains("kept in parts"), "{id}: {text}");
+        for devices in [2, 8] {
+            request.options.memory.devices = NonZeroU32::new(devices);
+            let plan = case.plan(&request, card(gib));
+            let shared = plan.of_stage(Stage::Denoise).unwrap();
+            let (id, text) = (case.family.id, &plan.verdict.text);
+            let named = text.contains(&format!("on each of {devices} devices"));
+            assert!(named, "{id}: {text}");
+            assert_eq!(shared.peak_bytes, alone.peak_bytes, "{id}");
+            if alone.is_streamed() {
+                assert!(
+                    shared.is_in_parts() && shared.streamed_bytes_per_step == 0,
+                    "{id}"
+                );
+                assert!(text.contains("kept in parts"), "{id}: {text}");
+            }
         }
     }
 }

@@ -101,7 +101,7 @@ fn several_ranks_give_the_velocities_of_one() {
     };
     for given in [0, 6] {
         let whole = velocities(given);
-        for ranks in [2, 3, 4] {
+        for ranks in [2, 3, 4, 8] {
             for found in on_ranks(ranks, || velocities(given)) {
                 for (found, whole) in found.iter().zip(&whole) {
                     assert_close(&format!("{given} on {ranks}"), found, whole, CALL_LIMIT);

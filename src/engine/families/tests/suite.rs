@@ -169,7 +169,7 @@ fn assert_ranks<M: TinyModel>() {
         let skip = SkipOptions::default();
         predictions_of(&model, &input, &conditioning, &[300.0], skip).remove(0)
     };
-    for (num_images, ranks) in [(1, &[2, 3, 4][..]), (2, &[3])] {
+    for (num_images, ranks) in [(1, &[2, 3, 4, 8][..]), (2, &[3])] {
         let whole = run(num_images);
         for &ranks in ranks {
             for found in on_ranks(ranks, || run(num_images)) {

@@ -178,7 +178,7 @@ pub fn qkv_attention(qkv: &Tensor, bias: Option<&Tensor>) -> Tensor {
 /// `b l (h d) -> b h l d`, a view
 pub fn split_heads(xs: &Tensor, num_heads: i64) -> Tensor {
     let (b, l, _) = xs.size3().expect("hidden states have three dimensions");
-    xs.view([b, l, num_heads, -1]).transpose(1, 2)
+    xs.unflatten(2, [num_heads, -1]).transpose(1, 2)
 }
 
 /// Heads of keys or values of which several of queries share each: `b g l d -> b (g sharing) l d`

@@ -17,7 +17,7 @@ fn several_ranks_predict_what_one_does_with_history() {
             .collect::<Vec<_>>()
     };
     let whole = made();
-    for ranks in [2, 3, 4] {
+    for ranks in [2, 3, 4, 8] {
         for found in on_ranks(ranks, made) {
             for (found, whole) in found.iter().zip(&whole) {
                 assert_close(&format!("{ranks} ranks"), found, whole, CALL_LIMIT);

@@ -26,7 +26,7 @@ fn several_ranks_make_the_video_of_one_with_guidance_images_and_control() {
         ("vace_two", None),
     ] {
         let whole = made(name, cache);
-        for ranks in [2, 3, 4] {
+        for ranks in [2, 3, 4, 8] {
             for found in on_ranks(ranks, || made(name, cache)) {
                 let what = format!("{name} {cache:?} on {ranks} ranks");
                 assert_close(&what, &found, &whole, FINAL_LIMIT);
