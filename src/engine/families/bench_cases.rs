@@ -17,7 +17,7 @@ use crate::hooks::NoHooks;
 use crate::sampling::CpuGenerator;
 use crate::stages::images::{
     ContextInput, ForwardPass, ImageConditioning, ImageLatentShape, ImageModel, LatentForm,
-    packed_size,
+    ReferenceTokens, packed_size,
 };
 use crate::step_cache::SkipOptions;
 use crate::text::{LanguageEncoder, T5Encoder, TextEmbeds};
@@ -52,6 +52,9 @@ pub(crate) struct SizeArguments {
     /// Edge of an autoencoder's tiles in pixels
     #[arg(long, value_parser = size)]
     pub(crate) tile: Option<i64>,
+    /// Reference images, each as large as the result
+    #[arg(long, value_parser = size)]
+    pub(crate) references: Option<i64>,
 }
 
 #[derive(Debug)]
@@ -283,6 +286,10 @@ impl CaseBench {
         self.sizes.batch.unwrap_or(1)
     }
 
+    pub(crate) fn num_references(&self) -> i64 {
+        self.sizes.references.unwrap_or(0)
+    }
+
     /// Random embeddings of a prompt.
     pub(crate) fn text(&self, length: i64, width: i64) -> TextEmbeds {
         TextEmbeds::of_states(self.random(&[1, length, width], self.weights.kind()))
@@ -350,7 +357,13 @@ impl CaseBench {
         let model = self.built(M::new(&config, &self.weights))?;
         let text = text(&config);
         let shape = self.image_shape(M::LATENTS, config.latent_channels())?;
-        let conditioning = ImageConditioning::of_prompt(shape, &text);
+        let edges = [1, shape.channels, shape.height, shape.width];
+        let references: Vec<_> = (0..self.num_references())
+            .map(|_| self.random(&edges, Kind::Float))
+            .collect();
+        let device = self.weights.device();
+        let mut conditioning = ImageConditioning::of_prompt(shape, &text);
+        conditioning.references = ReferenceTokens::new(references.iter(), shape, device)?;
         let context = model.context(&ContextInput {
             text: &text,
             conditioning: &conditioning,

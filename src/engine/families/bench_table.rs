@@ -4,9 +4,9 @@ use safelight_core::families::{flux2, framepack, krea2, ltx2, qwen_image, qwen_i
 use safelight_core::job::{SectionOrder, VideoSections, WINDOW};
 use safelight_core::networks::ltx2::{Ltx2TransformerConfig, Ltx2VaeConfig};
 use safelight_core::networks::{
-    ChromaTransformerConfig, Flux2TransformerConfig, FluxTransformerConfig,
-    FramePackTransformerConfig, HunyuanVaeConfig, KlVaeConfig, LanguageConfig, T5Config, T5Kind,
-    WanTransformerConfig, WanVaeConfig,
+    ChromaTransformerConfig, DenoiserConfig as _, Flux2TransformerConfig, FluxTransformerConfig,
+    FramePackTransformerConfig, HunyuanVaeConfig, KlVaeConfig, LanguageConfig,
+    QwenImage21TransformerConfig, T5Config, T5Kind, WanTransformerConfig, WanVaeConfig,
 };
 use safelight_core::tokens::HUNYUAN_PROMPT;
 use tch::{Device, Kind, Tensor};
@@ -19,11 +19,11 @@ use super::framepack::{FramePackTransformer, SectionHistory, layout};
 use super::krea2::Krea2Transformer;
 use super::ltx2::{Ltx2Inputs, Ltx2Positions, Ltx2Transformer, audio_tokens};
 use super::qwen_image::QwenImageTransformer;
-use super::qwen_image_21::QwenImage21Transformer;
+use super::qwen_image_21::{QwenImage21Transformer, TOKENS_A_SLOT};
 use super::wan::{CallInputs, TokenTimesteps, WanTransformer};
 use super::z_image::ZImageTransformer;
 use crate::hooks::NoHooks;
-use crate::stages::images::LatentForm;
+use crate::stages::images::{ImageModel, LatentForm};
 use crate::step_cache::SkipOptions;
 use crate::text::TextEmbeds;
 use crate::vae::{HunyuanVaeDecoder, KlVaeDecoder, KlWay, Ltx2VaeDecoder, RowBands, WanVaeDecoder};
@@ -165,7 +165,7 @@ const CHROMA: &[BenchCase] = &[step("chroma_1024", IMAGE_1024, chroma_step)];
 const QWEN_IMAGE_21: &[BenchCase] = &[
     step("qwen_image_21_1024", IMAGE_1024, |bench| {
         bench.image_step::<QwenImage21Transformer>(&Default::default(), |config| {
-            bench.text(TEXT_LENGTH, config.context_in_dim)
+            qwen_image_21_text(bench, config)
         })
     }),
     text("qwen3_vl_8b", |bench| {
@@ -201,6 +201,22 @@ const FLUX: &[BenchCase] = &[
     }),
     text("t5xxl", |it| it.t5(&T5Config::xxl(T5Kind::T5), T5_LENGTH)),
 ];
+
+/// A prompt that begins with the references, each behind a token of text.
+fn qwen_image_21_text(bench: &CaseBench, config: &QwenImage21TransformerConfig) -> TextEmbeds {
+    let shape = bench.image_shape(QwenImage21Transformer::LATENTS, config.latent_channels());
+    let slots = shape.map_or(0, |shape| shape.tokens() / TOKENS_A_SLOT);
+    let reference = Tensor::zeros([1, slots + 1], (Kind::Int64, Device::Cpu));
+    drop(reference.narrow(1, 0, 1).fill_(1));
+    let references = reference.repeat([1, bench.num_references()]);
+    let prompt = Tensor::ones([1, TEXT_LENGTH], (Kind::Int64, Device::Cpu));
+    let mask = Tensor::cat(&[references, prompt], 1);
+    let text = bench.text(mask.size()[1], config.context_in_dim);
+    TextEmbeds {
+        mask: Some(mask),
+        ..text
+    }
+}
 
 fn chroma_step(bench: &CaseBench) -> BenchLine {
     let published = ChromaTransformerConfig::default();

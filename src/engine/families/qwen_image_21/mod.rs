@@ -44,7 +44,7 @@ const ROPE_THETA: f64 = 10000.0;
 /// Width of the sinusoids of timesteps.
 const SINUSOIDS: i64 = 256;
 /// Tokens of an image for each of its tokens in the text encoder.
-const TOKENS_A_SLOT: i64 = 4;
+pub(super) const TOKENS_A_SLOT: i64 = 4;
 /// Vectors of a timestep, see [`QwenImage21Modulation`].
 const SCALE_1: i64 = 0;
 const GATE_1: i64 = 1;
