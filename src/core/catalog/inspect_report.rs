@@ -70,7 +70,7 @@ impl IdentityCard {
     ) -> Result<Self, CatalogError> {
         let is_file = path.is_file();
         let (path, place) = match identify::target(path)? {
-            ModelTarget::Pipeline(folder) if !is_file || path.ends_with("model_index.json") => {
+            ModelTarget::Pipeline(folder) if !is_file || ModelIndex::is_named(path) => {
                 return Self::of_folder(&folder);
             }
             // The transformer of a diffusers folder gets a separate report.

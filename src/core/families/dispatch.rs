@@ -32,7 +32,7 @@ pub(crate) fn check_folder(
     companions: &ComponentOverrides,
     library: &ComponentLibrary,
 ) -> Result<(ModelFiles, ModelFacts), CatalogError> {
-    if !folder.join("model_index.json").exists() {
+    if ModelIndex::path_in(folder).is_none() {
         return Err(without_index(folder));
     }
     let index = ModelIndex::read(folder)?;

@@ -9,6 +9,7 @@ mod def;
 mod dispatch;
 pub mod flux;
 pub mod flux2;
+pub mod flux3;
 mod foreign;
 pub mod framepack;
 pub mod krea2;

@@ -3,7 +3,9 @@
 use super::def::FamilyDef;
 #[cfg(debug_assertions)]
 use super::toy;
-use super::{chroma, flux, flux2, framepack, krea2, ltx2, qwen_image, qwen_image_21, wan, z_image};
+use super::{
+    chroma, flux, flux2, flux3, framepack, krea2, ltx2, qwen_image, qwen_image_21, wan, z_image,
+};
 use crate::model::ModelFamily;
 
 static FAMILIES: &[&dyn FamilyDef] = &[
@@ -13,6 +15,7 @@ static FAMILIES: &[&dyn FamilyDef] = &[
     &framepack::FramePackFamily,
     &wan::WanFamily,
     &z_image::ZImageFamily,
+    &flux3::Flux3Family,
     &flux2::dev::Flux2DevFamily,
     &flux2::Flux2Family,
     &krea2::Krea2Family,

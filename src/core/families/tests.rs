@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use super::table::VariantHints;
-use super::{ModelFamily, chroma, flux2, krea2, qwen_image, qwen_image_21, z_image};
+use super::{ModelFamily, chroma, flux2, flux3, krea2, qwen_image, qwen_image_21, z_image};
 use crate::families::def_of;
 use crate::fitting::LoraOrigin;
 use crate::job::GenerateForm;
@@ -71,10 +71,11 @@ impl FamilyCase {
     }
 }
 
-fn cases() -> [FamilyCase; 6] {
+fn cases() -> [FamilyCase; 7] {
     [
         chroma::tests::case(),
         flux2::tests::case(),
+        flux3::tests::case(),
         krea2::tests::case(),
         qwen_image::tests::case(),
         qwen_image_21::tests::case(),

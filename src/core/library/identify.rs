@@ -45,7 +45,7 @@ pub(crate) fn target(path: &Path) -> Result<ModelTarget, CatalogError> {
     }
     let parent = absolute.parent().map(Path::to_owned).unwrap_or_default();
     if stat.is_dir() {
-        if absolute.join("model_index.json").exists() {
+        if ModelIndex::path_in(&absolute).is_some() {
             return Ok(ModelTarget::Pipeline(absolute));
         }
         if is_transformer_of(&absolute, &parent) {
@@ -53,10 +53,7 @@ pub(crate) fn target(path: &Path) -> Result<ModelTarget, CatalogError> {
         }
         return Ok(ModelTarget::Parts(absolute));
     }
-    if absolute
-        .file_name()
-        .is_some_and(|name| name == "model_index.json")
-    {
+    if ModelIndex::is_named(&absolute) {
         return Ok(ModelTarget::Pipeline(parent));
     }
     if let Some(around) = parent.parent()
@@ -99,6 +96,9 @@ fn check_component(
     expected: Option<&str>,
 ) -> Result<(), CatalogError> {
     let component = index.folder_of(component);
+    if component == "scheduler" && index.is_modular() && !folder.join(component).exists() {
+        return Ok(());
+    }
     let index_path = || folder.join("model_index.json");
     let Some(class) = index.components.get(component) else {
         return Err(CatalogError::config(

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use crate::formats::sorted_entries;
 use crate::model::ModelSpec;
+use crate::model::configs::ModelIndex;
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ModelRemoval {
@@ -27,7 +28,7 @@ impl ModelRemoval {
                 .collect(),
         };
         let mut removal = Self::default();
-        let is_pipeline = spec.folder.join("model_index.json").is_file();
+        let is_pipeline = ModelIndex::path_in(&spec.folder).is_some();
         let whole = is_pipeline.then(|| real(&spec.folder));
         let mut places: Vec<PathBuf> = whole
             .into_iter()

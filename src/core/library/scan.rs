@@ -129,7 +129,7 @@ pub(crate) fn search(place: &Path, found: &mut ScanResult) {
             found.cut_short.push(place.to_owned());
             return;
         }
-        if folder.join("model_index.json").is_file() {
+        if ModelIndex::path_in(&folder).is_some() {
             let name = model_name(&folder);
             found.candidates.push(PipelineFolder { folder, name });
             continue;
@@ -215,7 +215,7 @@ fn preferred_snapshot(snapshots: &Path) -> Option<PathBuf> {
     folders.retain(|folder| folder.is_dir());
     folders.into_iter().max_by_key(|folder| {
         let changed = fs::metadata(folder).and_then(|stat| stat.modified()).ok();
-        let has_index = folder.join("model_index.json").is_file();
+        let has_index = ModelIndex::path_in(folder).is_some();
         (has_index, Some(folder) == named.as_ref(), changed)
     })
 }

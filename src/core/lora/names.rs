@@ -83,8 +83,11 @@ fn plain(list: &str, prefixes: &[&str], layers: Vec<String>) -> Vec<LayerNames> 
     names.collect()
 }
 
-/// Layer whose halves, shift and scale, are swapped in diffusers.
-const SWAPPED: &str = "final_layer.adaLN_modulation.1";
+/// Layers whose halves, shift and scale, are swapped in diffusers.
+const SWAPPED: [&str; 2] = [
+    "final_layer.adaLN_modulation.1",
+    "final_layer.image.adaLN_modulation.1",
+];
 
 /// The parts of a fused layer, and which rows each of them is.
 fn parts_of(own: &str, tensor: &TensorSpec) -> (&'static [&'static str], &'static [RowShare]) {
@@ -100,6 +103,10 @@ fn parts_of(own: &str, tensor: &TensorSpec) -> (&'static [&'static str], &'stati
             &[Of(7, 0, 1), Of(7, 1, 1), Of(7, 2, 1), Of(7, 3, 4)],
         ),
         _ if own.ends_with("img_mlp.gate_up") => (&["gate", "up"], &[Of(2, 0, 1), Of(2, 1, 1)]),
+        "qkv_mlp" => (
+            &["q", "k", "v", "mlp"],
+            &[Part(0), Part(1), Part(2), Part(3)],
+        ),
         _ if own.ends_with("attn.heads") => (
             &["q", "k", "v", "gate"],
             &[Part(0), Part(1), Part(2), Part(3)],
@@ -186,7 +193,7 @@ fn layer<C: TransformerConfig>(
     }
     // Some have a scale alone.
     let has_two_vectors = matches!(tensor.shape[..], [output, input] if output == 2 * input);
-    if own == SWAPPED && has_two_vectors {
+    if SWAPPED.contains(&own) && has_two_vectors {
         let theirs = dialects.last().filter(|_| !is_diffusers);
         let swapped = theirs.map_or_else(|| own.to_owned(), |keys| name_in(keys, own));
         names.push((swapped, RowShare::Swapped));

@@ -1,14 +1,17 @@
-//! `model_index.json` of a diffusers folder.
+//! `model_index.json` of a diffusers folder, or `modular_model_index.json`.
 //!
 //! `networks` reads the configs of networks and schedulers.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde_json::Value;
 
 use super::CatalogError;
 use crate::formats::read_json;
+
+/// Names of the index of a pipeline, and of a modular one.
+const INDEX_NAMES: [&str; 2] = ["model_index.json", "modular_model_index.json"];
 
 /// `model_index.json`: which pipeline this is, and which class each component has.
 #[derive(Clone, Debug, Default)]
@@ -25,8 +28,24 @@ pub struct ModelIndex {
 }
 
 impl ModelIndex {
+    /// Path of a diffusers folder's index.
+    pub(crate) fn path_in(folder: &Path) -> Option<PathBuf> {
+        let mut paths = INDEX_NAMES.iter().map(|name| folder.join(name));
+        paths.find(|path| path.is_file())
+    }
+
+    /// Returns true for the path of an index.
+    pub(crate) fn is_named(path: &Path) -> bool {
+        INDEX_NAMES.iter().any(|name| path.ends_with(name))
+    }
+
+    /// Returns true if the pipeline may make a scheduler itself.
+    pub(crate) fn is_modular(&self) -> bool {
+        self.class.contains("Modular")
+    }
+
     pub fn read(folder: &Path) -> Result<Self, CatalogError> {
-        let path = folder.join("model_index.json");
+        let path = Self::path_in(folder).unwrap_or_else(|| folder.join(INDEX_NAMES[0]));
         let fields: BTreeMap<String, Value> = read_json(&path)?;
         let Some(Value::String(class)) = fields.get("_class_name") else {
             return Err(CatalogError::config(
@@ -37,7 +56,7 @@ impl ModelIndex {
         let components = fields
             .iter()
             .filter_map(|(name, value)| match value.as_array().map(Vec::as_slice) {
-                Some([_, Value::String(class)]) => Some((name.clone(), class.clone())),
+                Some([_, Value::String(class), ..]) => Some((name.clone(), class.clone())),
                 _ => None,
             })
             .collect();

@@ -86,6 +86,8 @@ impl ModelFiles {
             tokenizer_2: named("tokenizer_2"),
             tokenizer_2_class: index.components.get("tokenizer_2").cloned(),
             image_encoder: named("image_encoder"),
+            scheduler: Some(folder.join("scheduler"))
+                .filter(|it| !index.is_modular() || it.is_dir()),
             image_processor: named("image_processor"),
             boundary_ratio: index.boundary_ratio,
             sample_sigmas: index.sample_sigmas.clone(),

@@ -71,8 +71,8 @@ macro_rules! width_of_heads {
 }
 
 width_of_heads! {
-    ChromaTransformerConfig Flux2TransformerConfig FluxTransformerConfig FramePackTransformerConfig
-    Krea2TransformerConfig QwenImage21TransformerConfig QwenImageTransformerConfig WanTransformerConfig
+    ChromaTransformerConfig Flux2TransformerConfig Flux3TransformerConfig FluxTransformerConfig
+    FramePackTransformerConfig Krea2TransformerConfig QwenImage21TransformerConfig QwenImageTransformerConfig WanTransformerConfig
 }
 
 impl<T: TransformerConfig> NetworkConfig for T {

@@ -29,6 +29,8 @@ pub enum PromptPadding {
     None,
     Before,
     After,
+    /// After the text, to a multiple of so many ids. As in the model's training, its ids are all at position 1.
+    ToMultiple(usize),
 }
 
 /// A user's words to a Qwen and the beginning of the answer, as `apply_chat_template` of Qwen 3 gives them with
@@ -49,6 +51,15 @@ impl PromptTemplate {
     /// Ids that the tokenizer has to give, padding and all.
     pub const fn length(&self) -> usize {
         self.dropped + self.room
+    }
+
+    /// Ids that are read of `num_ids` and their padding.
+    pub fn padded(&self, num_ids: usize) -> usize {
+        match self.padding {
+            PromptPadding::None => num_ids,
+            PromptPadding::Before | PromptPadding::After => self.length(),
+            PromptPadding::ToMultiple(step) => num_ids.next_multiple_of(step).min(self.length()),
+        }
     }
 
     /// The text to encode.

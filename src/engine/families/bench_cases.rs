@@ -368,6 +368,7 @@ impl CaseBench {
             text: &text,
             conditioning: &conditioning,
             num_images: self.batch(),
+            timesteps: &TIMESTEPS,
             hooks: &NoHooks,
         })?;
         let modulations = model.modulations(&TIMESTEPS, &context);

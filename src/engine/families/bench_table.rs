@@ -1,12 +1,15 @@
 //! Measured calls of every family: steps of transformers, autoencoders, text encoders.
 
-use safelight_core::families::{flux2, framepack, krea2, ltx2, qwen_image, qwen_image_21, z_image};
+use safelight_core::families::{
+    flux2, flux3, framepack, krea2, ltx2, qwen_image, qwen_image_21, z_image,
+};
 use safelight_core::job::{SectionOrder, VideoSections, WINDOW};
 use safelight_core::networks::ltx2::{Ltx2TransformerConfig, Ltx2VaeConfig};
 use safelight_core::networks::{
-    ChromaTransformerConfig, DenoiserConfig as _, Flux2TransformerConfig, FluxTransformerConfig,
-    FramePackTransformerConfig, HunyuanVaeConfig, KlVaeConfig, LanguageConfig,
-    QwenImage21TransformerConfig, T5Config, T5Kind, WanTransformerConfig, WanVaeConfig,
+    ChromaTransformerConfig, DenoiserConfig as _, Flux2TransformerConfig, Flux3TransformerConfig,
+    FluxTransformerConfig, FramePackTransformerConfig, HunyuanVaeConfig, KlVaeConfig,
+    LanguageConfig, QwenImage21TransformerConfig, T5Config, T5Kind, WanTransformerConfig,
+    WanVaeConfig,
 };
 use safelight_core::tokens::HUNYUAN_PROMPT;
 use tch::{Device, Kind, Tensor};
@@ -15,6 +18,7 @@ use super::bench_cases::{BenchCase, BenchLine, CaseBench, TIMESTEPS, decode, ste
 use super::chroma::ChromaTransformer;
 use super::flux::FluxTransformer;
 use super::flux2::{Flux2Klein, Flux2Transformer};
+use super::flux3::Flux3Transformer;
 use super::framepack::{FramePackTransformer, SectionHistory, layout};
 use super::krea2::Krea2Transformer;
 use super::ltx2::{Ltx2Inputs, Ltx2Positions, Ltx2Transformer, audio_tokens};
@@ -50,13 +54,14 @@ const IMAGE_1024: [i64; 3] = [1024, 1024, 1];
 const IMAGE_2048: [i64; 3] = [2048, 2048, 1];
 
 /// Ids of families, and their cases.
-pub(crate) const MEASURED: [(&str, &[BenchCase]); 11] = [
+pub(crate) const MEASURED: [(&str, &[BenchCase]); 12] = [
     ("framepack", FRAMEPACK),
     ("wan", WAN),
     ("ltx2", LTX2),
     ("z_image", Z_IMAGE),
     ("flux2", FLUX2),
     ("flux2_dev", FLUX2_DEV),
+    ("flux3", FLUX3),
     ("krea2", KREA2),
     ("chroma", CHROMA),
     ("qwen_image_21", QWEN_IMAGE_21),
@@ -147,6 +152,17 @@ const FLUX2_DEV: &[BenchCase] = &[
         bench.language(&published, flux2::dev::PROMPT.room)
     }),
 ];
+
+const FLUX3: &[BenchCase] = &[step("flux3_klein_1024", IMAGE_1024, |bench| {
+    let published = Flux3TransformerConfig {
+        flow_map: true,
+        ..Default::default()
+    };
+    bench.image_step::<Flux3Transformer>(&published, |config| {
+        let tokens = flux3::PROMPT.padded(TEXT_LENGTH as usize);
+        bench.text(tokens as i64, config.joint_attention_dim)
+    })
+})];
 
 const KREA2: &[BenchCase] = &[
     step("krea2_1024", IMAGE_1024, |bench| {

@@ -12,6 +12,7 @@ pub mod chroma;
 pub(crate) mod family;
 pub mod flux;
 pub mod flux2;
+pub mod flux3;
 mod flux_backbone;
 pub mod framepack;
 pub mod krea2;
@@ -40,6 +41,7 @@ static FAMILIES: &[&dyn EngineFamily] = &[
     &framepack::FramePackFamily,
     &wan::WanFamily,
     &z_image::FAMILY,
+    &flux3::FAMILY,
     &flux2::DEV,
     &flux2::KLEIN,
     &krea2::FAMILY,

@@ -7,22 +7,15 @@ use tch::{Device, Kind, Tensor};
 use crate::kernels::{self, RopePairing};
 use crate::parallel::TokenShards;
 
-/// The angles of one axis, in f64: `(positions, dim / 2)`.
-pub(super) fn axis_angles(positions: i64, dim: i64, theta: f64) -> Tensor {
-    let f64s = (Kind::Double, Device::Cpu);
-    let exponents = Tensor::arange_start_step(0, dim, 2, f64s) / dim as f64;
-    let freqs = Tensor::from(theta).pow(&exponents).reciprocal();
-    Tensor::arange(positions, f64s).outer(&freqs)
-}
-
-/// Angles of tokens at places along several axes, each of which turns some numbers of a head: `ids`: `(L, axes)`, whole
-/// numbers from 0; `dims`: how many numbers, `theta`: the base of their frequencies -> `(L, D / 2)` in f64
+/// Angles of tokens at places along several axes, each of which turns some numbers of a head: `ids`: `(L, axes)`; `dims`:
+/// how many numbers, `theta`: the base of their frequencies -> `(L, D / 2)` in f64
 pub fn angles_of_ids(ids: &Tensor, dims: &[i64], theta: f64) -> Tensor {
-    let ids = ids.to_kind(Kind::Int64);
-    let axes = (0..).zip(dims).map(|(axis, dim)| {
-        let ids = ids.select(1, axis);
-        let positions = ids.max().int64_value(&[]) + 1;
-        axis_angles(positions, *dim, theta).index_select(0, &ids)
+    let ids = ids.to_kind(Kind::Double);
+    let axes = (0..).zip(dims).map(|(axis, &dim)| {
+        let f64s = (Kind::Double, Device::Cpu);
+        let exponents = Tensor::arange_start_step(0, dim, 2, f64s) / dim as f64;
+        let freqs = Tensor::from(theta).pow(&exponents).reciprocal();
+        ids.select(1, axis).outer(&freqs)
     });
     Tensor::cat(&axes.collect::<Vec<_>>(), 1)
 }

@@ -74,7 +74,8 @@ fn positions_turn_as_in_diffusers() {
     let angles = [12, 10, 10].into_iter().enumerate().map(|(axis, dim)| {
         let mut shape = [1, 1, 1, dim / 2];
         shape[axis] = grid[axis];
-        let angles = rope::axis_angles(grid[axis], dim, 10000.0).view(shape);
+        let places = Tensor::arange(grid[axis], (Kind::Int64, Device::Cpu));
+        let angles = rope::angles_of_ids(&places.unsqueeze(1), &[dim], 10000.0).view(shape);
         angles.expand([2, 3, 4, dim / 2], false)
     });
     let angles = Tensor::cat(&angles.collect::<Vec<_>>(), -1).flatten(0, 2);

@@ -106,7 +106,7 @@ impl TokenRanges {
 }
 
 /// `xs += ys * gate` in place, with vector `gate` of `rows` -> `next` norm of `xs`
-pub(super) fn add_norm(
+pub fn add_norm(
     xs: &mut Tensor,
     ys: &Tensor,
     rows: TokenRows<'_>,

@@ -28,8 +28,8 @@ use crate::nn::{FusedNorm, GateArgs, Linear, Rope, TokenRows, gated_add, layer_n
 use crate::step_cache::{BlockSkipper, SkipOptions};
 use crate::{Hooks, Weights, WeightsError};
 
-pub use blocks::TokenRanges;
-use blocks::{DoubleBlock, SingleBlock, add_norm, layer};
+use blocks::{DoubleBlock, SingleBlock, layer};
+pub use blocks::{TokenRanges, add_norm};
 pub use controlnet::{ControlNetBlocks, ControlNetResiduals};
 pub use modulation::{StreamModulation, embedder};
 

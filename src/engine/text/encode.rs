@@ -409,8 +409,12 @@ pub fn read_with_images(
             .as_ref()
             .map_or(tokens, |spread| spread.tokens.unpadded());
         text.record_tokens(files, &tokens, work.capture);
-        if let Some(spread) = &spread {
-            let places = spread.places.to_kind(Kind::Int64).unsqueeze(1);
+        let places = match &spread {
+            Some(spread) => Some(spread.places.shallow_clone()),
+            None => tokens.places(template.padding),
+        };
+        if let Some(places) = &places {
+            let places = places.to_kind(Kind::Int64).unsqueeze(1);
             text.record(files, "position_ids", &places, work.capture);
         }
         let tokens = if template.padding == PromptPadding::None {
@@ -422,7 +426,6 @@ pub fn read_with_images(
         let seen = seen.map(|(images, spread)| SeenImages {
             are: &spread.are,
             tokens: &images.tokens,
-            places: &spread.places,
             deepstack: &images.deepstack,
         });
         let mut each = |number: usize, found: &Tensor| {
@@ -430,7 +433,8 @@ pub fn read_with_images(
             text.record(files, &name, found, work.capture);
         };
         let (ids, mask) = (&tokens.ids, &tokens.mask);
-        let read = encoder.forward_seeing(ids, mask, seen.as_ref(), work.hooks, &mut each);
+        let (places, seen) = (places.as_ref(), seen.as_ref());
+        let read = encoder.forward_seeing(ids, mask, places, seen, work.hooks, &mut each);
         let (states, last) = read.ok_or(EngineError::Cancelled)?;
         text.record(files, "last_hidden_state", &last, work.capture);
         let states = match &tokens.weights {

@@ -43,8 +43,6 @@ pub struct SeenImages<'a> {
     pub are: &'a Tensor,
     /// `(n, C)`, one row for each of them
     pub tokens: &'a Tensor,
-    /// Order, row and column of every token of the text: `(3, L)` in f32
-    pub places: &'a Tensor,
     /// Added to the image tokens after each of the first layers (DeepStack): each `(n, C)`
     pub deepstack: &'a [Tensor],
 }
@@ -122,14 +120,16 @@ impl LanguageEncoder {
         hooks: &dyn Hooks,
         each: &mut dyn FnMut(usize, &Tensor),
     ) -> Option<(Tensor, Tensor)> {
-        self.forward_seeing(ids, mask, None, hooks, each)
+        self.forward_seeing(ids, mask, None, None, hooks, each)
     }
 
-    /// Like [`Self::forward`], for one text with images in it.
+    /// Like [`Self::forward`], for one text with images in it. `places`: order, row and column of every token, `(3, L)` in
+    /// f32, where they do not just count.
     pub fn forward_seeing(
         &self,
         ids: &Tensor,
         mask: &Tensor,
+        places: Option<&Tensor>,
         seen: Option<&SeenImages<'_>>,
         hooks: &dyn Hooks,
         each: &mut dyn FnMut(usize, &Tensor),
@@ -151,12 +151,12 @@ impl LanguageEncoder {
             let are = are.to_device(device).view([1, -1, 1]);
             xs.masked_scatter(&are, &tokens.to_device(device).to_kind(self.kind))
         };
-        let rope = match seen {
+        if let Some(seen) = seen {
+            xs = placed(&xs, seen.are, seen.tokens);
+        }
+        let rope = match places {
             None => turns(length, &self.config, device),
-            Some(seen) => {
-                xs = placed(&xs, seen.are, seen.tokens);
-                turns_in_space(seen.places, &self.config, device)
-            }
+            Some(places) => turns_in_space(places, &self.config, device),
         };
         let wanted = self.config.tap.states(self.config.num_hidden_layers);
         let mut read = Vec::with_capacity(wanted.len());

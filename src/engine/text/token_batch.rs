@@ -63,18 +63,35 @@ impl TokenBatch {
             }
             tokens.weights = tokens.weights.map(|it| it.roll([missing], [1]));
         }
+        if matches!(template.padding, PromptPadding::ToMultiple(_)) {
+            let read = template.padded(tokens.num_tokens as usize);
+            return Ok(tokens.first(read as i64));
+        }
         Ok(tokens)
     }
 
     /// Copy without the padding after the text.
     pub fn unpadded(&self) -> Self {
-        let used = |xs: &Tensor| xs.narrow(1, 0, self.num_tokens);
+        self.first(self.num_tokens)
+    }
+
+    fn first(&self, count: i64) -> Self {
+        let used = |xs: &Tensor| xs.narrow(1, 0, count);
         Self {
             ids: used(&self.ids),
             mask: used(&self.mask),
             weights: self.weights.as_ref().map(used),
             ..*self
         }
+    }
+
+    /// Positions of the ids on all three axes of M-RoPE, `(3, length)` in f32, where padding does not just count on.
+    pub fn places(&self, padding: PromptPadding) -> Option<Tensor> {
+        let PromptPadding::ToMultiple(_) = padding else {
+            return None;
+        };
+        let order = Tensor::arange(self.ids.size()[1], (Kind::Float, self.ids.device()));
+        Some(order.masked_fill(&self.mask.eq(0), 1.0).repeat([3, 1]))
     }
 
     /// Notice about a text that is longer than the encoder reads.

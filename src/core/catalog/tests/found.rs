@@ -34,6 +34,7 @@ fn the_shipped_catalogue_is_complete() {
         krea2-turbo krea2-raw
         chroma1-hd chroma1-base chroma1-flash
         flux2-dev flux2-klein-4b flux2-klein-4b-base flux2-klein-9b flux2-klein-9b-base
+        flux3-klein flux3-klein-base
         framepack-i2v framepack-f1";
     assert_eq!(ids, expected.split_whitespace().collect::<Vec<_>>());
     for entry in &entries {

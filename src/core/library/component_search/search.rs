@@ -11,6 +11,7 @@ use crate::formats::weights::{WeightSet, is_pickle, pickle_instead};
 use crate::library::component_search::wanted::{ComponentQuery, WantedTokenizer};
 use crate::library::names::{model_words, possible_side};
 use crate::library::{ComponentCandidate, ComponentLibrary, WeightFileRole, place_of, tokenizer};
+use crate::model::configs::ModelIndex;
 use crate::model::{CatalogError, ComponentOverrides, ModelComponent, ModelFiles};
 use crate::networks::PartKind;
 
@@ -370,7 +371,7 @@ fn named_place(
         return Err(pickle_instead(&path, wanted.example));
     }
     if path.is_dir() {
-        if path.join("model_index.json").is_file()
+        if ModelIndex::path_in(&path).is_some()
             && let Some(part) = inner
                 .iter()
                 .map(|name| path.join(name))

@@ -42,7 +42,7 @@ a HiDream model -> model.diffusion_model.double_stream_blocks.0.block.attn1.to_q
     model.diffusion_model.p_embedder.pooled_embedder.linear_1.weight
 a PixArt model -> pos_embed.proj.weight adaln_single.linear.weight transformer_blocks.0.attn1.to_q.weight
 a Sana model -> transformer_blocks.0.ff.conv_inverted.weight caption_norm.weight
-a FLUX.3 model -> early_stream_modulations.image.lin.weight single_blocks.0.q_proj.weight
+a FLUX.3 model without images -> early_stream_modulations.txt.lin.weight single_blocks.0.q_proj.weight
 an AuraFlow model -> joint_transformer_blocks.0.attn.to_q.weight register_tokens
 a CogVideoX model -> patch_embed.text_proj.weight time_embedding.linear_1.weight
 a Mochi model -> blocks.0.attn.qkv_x.weight t5_yproj.weight

@@ -281,8 +281,7 @@ fn loras_of_unsupported_families_are_recognised_and_marked_unsupported() {
          transformer.transformer_blocks.0.attn1.to_q 1920 -> CogVideoX
          diffusion_model.blocks.0.self_attn.q_proj 2048 -> Anima or Cosmos Predict2
          lora_unet_llm_adapter_blocks_0_mlp_0 1024 -> Anima
-         double_stream_blocks.0.block.attn1.to_q 2560 -> HiDream
-         diffusion_model.single_blocks.3.q_proj 3072 -> FLUX.3",
+         double_stream_blocks.0.block.attn1.to_q 2560 -> HiDream",
     ) {
         let (layer, outputs) = layer.split_once(' ').unwrap();
         let card = card(layer, outputs.parse().unwrap());

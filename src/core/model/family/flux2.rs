@@ -9,6 +9,7 @@ pub(super) static INFO: FamilyInfo = FamilyInfo {
     label: "FLUX.2",
     models: "FLUX.2 klein 4B or 9B",
     names: &["klein"],
+    other_names: &["flux3"],
     wan2gp_types: &["flux2_klein"],
     has_dynamic_shift: true,
     // 26 in a double block, 13 in a single one; what all share is spread over them.

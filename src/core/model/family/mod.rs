@@ -7,6 +7,7 @@ mod comfy;
 mod flux;
 mod flux2;
 mod flux2_dev;
+mod flux3;
 mod framepack;
 mod info;
 mod krea2;
@@ -40,6 +41,7 @@ static FAMILIES: &[&FamilyInfo] = &[
     &framepack::INFO,
     &wan::INFO,
     &z_image::INFO,
+    &flux3::INFO,
     &flux2_dev::INFO,
     &flux2::INFO,
     &krea2::INFO,
@@ -62,6 +64,7 @@ impl ModelFamily {
     pub const FLUX: Self = Self(&flux::INFO);
     pub const FLUX2: Self = Self(&flux2::INFO);
     pub const FLUX2_DEV: Self = Self(&flux2_dev::INFO);
+    pub const FLUX3: Self = Self(&flux3::INFO);
     pub const FRAMEPACK: Self = Self(&framepack::INFO);
     pub const KREA2: Self = Self(&krea2::INFO);
     pub const LTX2: Self = Self(&ltx2::INFO);

@@ -170,6 +170,7 @@ fn key_layout_is_detected_with_any_prefix_and_not_in_related_models() {
     assert_found::<WanTransformerConfig>();
     assert_found::<FluxTransformerConfig>();
     assert_found::<Flux2TransformerConfig>();
+    assert_found::<Flux3TransformerConfig>();
     assert_found::<ChromaTransformerConfig>();
     assert_found::<FramePackTransformerConfig>();
     assert_found::<Krea2TransformerConfig>();

@@ -190,6 +190,7 @@ fn a_config_of_a_million_layers_is_refused_in_one_sentence() {
     check(refusal::<QwenImageTransformerConfig>, blocks);
     check(refusal::<FluxTransformerConfig>, both);
     check(refusal::<Flux2TransformerConfig>, both);
+    check(refusal::<Flux3TransformerConfig>, both);
     check(refusal::<FramePackTransformerConfig>, both);
     check(refusal::<FramePackTransformerConfig>, "num_refiner_layers");
     check(refusal::<ChromaTransformerConfig>, both);

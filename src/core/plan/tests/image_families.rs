@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::{Case, card};
 use crate::families::flux::tests::files::shapes;
-use crate::families::{chroma, flux2, krea2, qwen_image, qwen_image_21, z_image};
+use crate::families::{chroma, flux2, flux3, krea2, qwen_image, qwen_image_21, z_image};
 use crate::footprint::PlannedNetwork;
 use crate::job::{GenerateRequest, Stage};
 use crate::model::{ModelFamily, ModelFiles};
@@ -57,6 +57,11 @@ fn flux2_dev(transformer: &str, dtype: &'static str) -> Case {
     case(flux2::dev::FAMILY, parts.each_ref(), dtype)
 }
 
+fn flux3(dialect: &str, dtype: &'static str) -> Case {
+    let parts = [dialect, "vae", "qwen3vl_4b"].map(flux3::tests::own);
+    case(flux3::FAMILY, parts.each_ref(), dtype)
+}
+
 fn qwen_image_21(dialect: &str, dtype: &'static str) -> Case {
     let [own, vae, text] = [dialect, "vae diffusers", "qwen3vl_8b"].map(qwen_image_21::tests::own);
     case(qwen_image_21::FAMILY, [&own, &vae, &text], dtype)
@@ -81,6 +86,7 @@ fn the_weights_are_the_same_in_every_dialect() {
         ["transformer", "transformer diffusers"].map(|dialect| krea2(dialect, "BF16")),
         ["transformer", "transformer diffusers"].map(|dialect| qwen_image_21(dialect, "BF16")),
         ["transformer 4b", "transformer 4b diffusers"].map(|dialect| flux2(dialect, "BF16")),
+        ["transformer klein", "transformer klein diffusers"].map(|dialect| flux3(dialect, "BF16")),
     ] {
         for part in PlannedNetwork::ALL {
             let of = |case: &Case| case.weights.part(part).map(|network| network.bytes(2));
@@ -141,7 +147,7 @@ fn all_cases() -> [Case; 5] {
 fn an_image_of_a_megapixel_fits_whole_where_the_weights_do_and_else_by_streaming() {
     type Make = fn(&str, &'static str) -> Case;
     // Transformer; its numbers and the card's GiB where it stays; those where it streams.
-    let rows: [(Make, &str, Range<f64>, &str, &str); 8] = [
+    let rows: [(Make, &str, Range<f64>, &str, &str); 9] = [
         (
             chroma,
             "transformer",
@@ -177,6 +183,13 @@ fn an_image_of_a_megapixel_fits_whole_where_the_weights_do_and_else_by_streaming
             0.2..1.5,
             "BF16 96, F8_E4M3 48",
             "BF16 48, BF16 24, F8_E4M3 24",
+        ),
+        (
+            flux3,
+            "transformer klein base",
+            0.2..1.0,
+            "BF16 16, F8_E4M3 12",
+            "BF16 10",
         ),
         (
             qwen_image_21,

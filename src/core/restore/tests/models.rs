@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::families::{
-    chroma, flux, flux2, framepack, krea2, qwen_image, qwen_image_21, wan, z_image,
+    chroma, flux, flux2, flux3, framepack, krea2, qwen_image, qwen_image_21, wan, z_image,
 };
 use crate::library::{ControlNetwork, FoundControl};
 use crate::model::choices::SectionOrder;
@@ -48,6 +48,12 @@ fn specs() -> Vec<ModelSpec> {
             flux2::FAMILY,
             "klein 4B",
             "flux-2-klein-4b.safetensors",
+        ),
+        spec(
+            "flux3-klein",
+            flux3::FAMILY,
+            "klein",
+            "flux3_image_klein_bf16.safetensors",
         ),
         spec(
             "krea2-raw",
@@ -113,6 +119,12 @@ fn a_model_is_found_by_its_file_by_its_words_and_by_its_family() {
         ("zImage_base_v2", "z-image-turbo", false),
         ("flux-2-klein-4b-Q8_0.gguf", "flux2-klein-4b", true),
         ("Flux2 Klein 9B v2", "flux2-klein-4b", false),
+        (
+            "flux3_image_klein_int8_convrot.safetensors",
+            "flux3-klein",
+            true,
+        ),
+        ("FLUX 3 Image Klein", "flux3-klein", false),
         ("Chroma1-HD-Q8_0.gguf", "chroma1-hd", true),
         ("flux_chroma", "chroma1-hd", false),
         ("qwen_image_2512_bf16.safetensors", "qwen-image-2512", true),

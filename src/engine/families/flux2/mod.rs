@@ -77,7 +77,7 @@ pub struct Flux2Transformer<K> {
 }
 
 /// Position ids of text tokens: time, row, column, and their order: `(tokens, 4)`
-fn text_ids(tokens: i64) -> Tensor {
+pub(super) fn text_ids(tokens: i64) -> Tensor {
     let order = Tensor::arange(tokens, (Kind::Int64, Device::Cpu));
     let zeros = order.zeros_like();
     Tensor::stack(&[&zeros, &zeros, &zeros, &order], -1)
@@ -231,12 +231,12 @@ fn mu(tokens: i64, num_steps: usize) -> f64 {
 /// Larger images are downscaled.
 const SEEN_PIXELS: f64 = 1024.0 * 1024.0;
 /// Edge of a token in pixels.
-const TOKEN_PIXELS: u32 = 16;
+pub(super) const TOKEN_PIXELS: u32 = 16;
 /// Limits of diffusers: the shorter edge, and the aspect ratio.
 const SMALLEST_EDGE: u32 = 64;
 const LARGEST_RATIO: u32 = 8;
 
-/// Downscales to at most a megapixel and crops to the middle that whole tokens cover.
+/// Refuses an image that diffusers refuses.
 fn prepared(image: &RgbPixels) -> Result<RgbPixels, EngineError> {
     let (width, height) = (image.width, image.height);
     let (least, most) = (width.min(height), width.max(height));
@@ -245,6 +245,12 @@ fn prepared(image: &RgbPixels) -> Result<RgbPixels, EngineError> {
             "a reference image has {width} × {height} pixels, and this model sees images from {SMALLEST_EDGE} × {SMALLEST_EDGE} pixels on whose one edge is at most {LARGEST_RATIO} times the other"
         )));
     }
+    within_megapixel(image)
+}
+
+/// Downscales to at most a megapixel and crops to the middle that whole tokens cover.
+pub(super) fn within_megapixel(image: &RgbPixels) -> Result<RgbPixels, EngineError> {
+    let (width, height) = (image.width, image.height);
     let pixels = f64::from(width) * f64::from(height);
     let smaller = (pixels > SEEN_PIXELS).then(|| {
         let scale = (SEEN_PIXELS / pixels).sqrt();

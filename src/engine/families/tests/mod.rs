@@ -155,7 +155,7 @@ pub(crate) fn renamed(rows: &str, diffusers: &Tensors) -> Tensors {
 /// Exchanges scale and shift of the last layer, which diffusers has the other way round.
 pub(crate) fn with_halves_swapped(mut tensors: Tensors) -> Tensors {
     for (name, tensor) in &mut tensors {
-        if name.starts_with("final_layer.adaLN_modulation.1.") {
+        if name.starts_with("final_layer.") && name.contains("adaLN_modulation.1.") {
             let halves = tensor.chunk(2, 0);
             *tensor = Tensor::cat(&[&halves[1], &halves[0]], 0);
         }
@@ -247,6 +247,7 @@ pub(crate) fn predictions_of<M: ImageModel>(
         text,
         conditioning,
         num_images,
+        timesteps,
         hooks: &NoHooks,
     };
     let context = model.context(&input).unwrap();

@@ -268,6 +268,7 @@ suite! {
     flux: crate::families::flux::FluxTransformer,
     flux2: crate::families::flux2::Flux2Transformer<crate::families::flux2::Flux2Klein>,
     flux2_dev: crate::families::flux2::Flux2Transformer<crate::families::flux2::Flux2Dev>,
+    flux3: crate::families::flux3::Flux3Transformer,
     krea2: crate::families::krea2::Krea2Transformer,
     qwen_image: crate::families::qwen_image::QwenImageTransformer,
     qwen_image_21: crate::families::qwen_image_21::QwenImage21Transformer,

@@ -228,6 +228,7 @@ impl<'a, M: ImageModel> ImageDenoiser<'a, M> {
                     text,
                     conditioning: &conditioning,
                     num_images: batch,
+                    timesteps: &timesteps,
                     hooks,
                 })?,
                 caches: (0..num_images).map(|_| caches()).collect(),

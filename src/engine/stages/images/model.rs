@@ -361,6 +361,8 @@ pub struct ContextInput<'a, M: ImageModel> {
     pub conditioning: &'a ImageConditioning<'a, M>,
     /// Images of a call.
     pub num_images: i64,
+    /// Of all calls of the schedule.
+    pub timesteps: &'a [f32],
     pub hooks: &'a dyn Hooks,
 }
 

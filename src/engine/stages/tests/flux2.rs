@@ -16,7 +16,7 @@ fn scheduler() -> Value {
 }
 
 /// Changes the statistics of the autoencoder to what a formula alone would not give.
-fn adjust(component: &str, tensors: &mut Vec<(String, Tensor)>) {
+pub(super) fn adjust(component: &str, tensors: &mut Vec<(String, Tensor)>) {
     for (name, tensor) in tensors.iter_mut() {
         // A variance is above 0.
         if name == "bn.running_var" {
@@ -51,7 +51,7 @@ impl TinyJobs for ImageFamily<Flux2Transformer<Flux2Klein>> {
         scheduler()
     }
 
-    fn adjust(&self, component: &str, tensors: &mut Vec<(String, Tensor)>) {
+    fn adjust(&self, component: &str, _variant: &str, tensors: &mut Vec<(String, Tensor)>) {
         adjust(component, tensors);
     }
 
@@ -83,7 +83,7 @@ impl TinyJobs for ImageFamily<Flux2Transformer<Flux2Dev>> {
         scheduler()
     }
 
-    fn adjust(&self, component: &str, tensors: &mut Vec<(String, Tensor)>) {
+    fn adjust(&self, component: &str, _variant: &str, tensors: &mut Vec<(String, Tensor)>) {
         adjust(component, tensors);
         if component == "text_encoder" {
             // Marks the file as Mistral's: its other tensors are a Llama's.

@@ -54,8 +54,8 @@ pub(super) trait TinyJobs: TinyFamily {
         serde_json::from_value(all[size].take()).unwrap()
     }
 
-    /// Changes what a formula alone would make of a component's tensors.
-    fn adjust(&self, _component: &str, _tensors: &mut Vec<(String, Tensor)>) {}
+    /// Changes what a formula alone would make of a component's tensors, in a variant.
+    fn adjust(&self, _component: &str, _variant: &str, _tensors: &mut Vec<(String, Tensor)>) {}
 
     /// The tokenizer with which the runs were made.
     fn write_tokenizer(&self, place: &Path) {
@@ -85,9 +85,13 @@ pub(super) fn with_kl_vae(mut own: Value, size: &str) -> Shapes {
     serde_json::from_value(own[size].take()).unwrap()
 }
 
-fn tensors_of(family: &dyn TinyJobs, component: &str, shapes: &Shapes) -> Vec<(String, Tensor)> {
+fn tensors_of(
+    family: &dyn TinyJobs,
+    [component, variant]: [&str; 2],
+    shapes: &Shapes,
+) -> Vec<(String, Tensor)> {
     let mut tensors = made_up_of(component, shapes);
-    family.adjust(component, &mut tensors);
+    family.adjust(component, variant, &mut tensors);
     tensors
 }
 
@@ -138,7 +142,7 @@ fn write_model(family: &dyn TinyJobs, variant: &str, folder: &Path) {
     family.write_tokenizer(&folder.join("tokenizer/tokenizer.json"));
     let shapes = family.shapes("tiny");
     for (component, stem) in COMPONENTS {
-        let tensors = tensors_of(family, component, &shapes);
+        let tensors = tensors_of(family, [component, variant], &shapes);
         Tensor::write_safetensors(&tensors, folder.join(component).join(stem)).unwrap();
     }
 }
@@ -188,7 +192,8 @@ pub(super) fn check(family: &dyn TinyJobs, runs: &[&str]) {
 
 /// A component's tensors as single files have them. The sizes that shapes alone cannot say are the published ones.
 fn single(family: &dyn TinyJobs, component: &str) -> Vec<(String, Tensor)> {
-    let all = tensors_of(family, component, &family.shapes("wide"));
+    let variant = family.variants()[0];
+    let all = tensors_of(family, [component, variant], &family.shapes("wide"));
     match component {
         "transformer" => {
             let originals = family.originals(&all.into_iter().collect());

@@ -6,6 +6,7 @@ mod compute_options;
 mod controls;
 mod flux;
 mod flux2;
+mod flux3;
 mod framepack;
 mod images;
 mod jobs;

@@ -95,6 +95,7 @@ fn modulations_of_many_timesteps_match_those_computed_alone() {
             text: &text,
             conditioning: &conditioning,
             num_images: 1,
+            timesteps: &timesteps,
             hooks: &NoHooks,
         })
         .unwrap();
