@@ -461,27 +461,68 @@ class Cases(Tensors):
                 )
                 yield f"{name} * {scale}", out, numbers * float(np.float32(scale))
 
-    def case_expand_int8(self):
+    def case_expand_quant(self):
         four = np.array([[1, 1, 1, -1], [1, 1, -1, 1], [1, -1, 1, 1], [-1, 1, 1, 1]]) / 2
-        rotation = np.ones((1, 1))
+        rotations = [np.ones((1, 1))]
+        for _ in range(4):
+            rotations.append(np.kron(rotations[-1], four))
         rows, columns = 3, 768
-        codes = np.random.default_rng(5).integers(-128, 128, (rows, columns)).astype(np.int8)
+        random = np.random.default_rng(5)
         scales = np.abs(wave((rows, 1), 0.53)).astype(np.float32)
-        stored, factors = self.tensor(codes, np.int8), self.tensor(scales)
-        for levels in range(5):
+        table = wave((16,), 0.41).astype(np.float32)
+        fp8 = np.arange(0x7F, dtype=np.uint16) << 7
+        fp8 = fp8.view(np.float16).astype(np.float32) * np.float32(256)
+        # Type of codes, columns and type of a block, levels of rotation.
+        cases = [(0, 1, 0, levels) for levels in range(5)]
+        cases += [(1, 1, 0, 4), (2, 16, 1, 4), (2, 4, 1, 2), (2, 64, 3, 3), (3, 16, 1, 0), (4, 32, 2, 0)]
+        for codes, block, scale_type, levels in cases:
+            if codes == 0:
+                stored = random.integers(-128, 128, (rows, columns)).astype(np.int8)
+                numbers = stored.astype(np.float32)
+            elif codes == 4:
+                stored = random.integers(0, 0x7F, (rows, columns)).astype(np.uint8)
+                numbers = fp8[stored]
+            else:
+                stored = random.integers(0, 256, (rows, columns // 2)).astype(np.uint8)
+                halves = [stored & 15, stored >> 4]
+                numbers = table[np.stack(halves[::-1] if codes == 3 else halves, -1).reshape(rows, columns)]
+            blocks, factors = np.zeros(1, np.uint8), scales
+            if scale_type:
+                shape = (rows, columns // block)
+                if scale_type == 3:
+                    blocks = np.abs(wave(shape, 0.61)).astype(np.float32) * np.float32(99)
+                    factors = blocks
+                elif scale_type == 2:
+                    blocks = random.integers(120, 128, shape).astype(np.uint8)
+                    factors = np.exp2(blocks.astype(np.float32) - 127)
+                else:
+                    blocks = random.integers(0, 0x7F, shape).astype(np.uint8)
+                    factors = fp8[blocks]
+                factors = np.repeat(factors, block, 1)
+                if codes == 2:
+                    numbers = np.clip(np.rint(numbers * factors), -127, 127)
+                    factors = scales
+                else:
+                    factors = factors * scales
             out, runs = self.elems(np.zeros((rows, columns))), rows * columns // 16
             self.launch(
-                "expand_int8",
-                "Int8Args",
+                "expand_quant",
+                "QuantArgs",
                 blocks_for(runs, 256),
                 (256, 1),
-                codes=stored,
-                scales=factors,
+                codes=self.tensor(stored, stored.dtype),
+                scales=self.tensor(scales),
+                block_scales=self.tensor(blocks, blocks.dtype),
+                table=self.tensor(table),
                 out=out,
                 runs=runs,
                 runs_per_row=columns // 16,
+                code_type=codes,
                 levels=levels,
+                scale_type=scale_type,
+                block_columns=block,
             )
-            straight = (codes.reshape(rows, -1, len(rotation)) @ rotation).reshape(rows, columns)
-            yield f"groups of {len(rotation)}", out, self.narrowed(straight.astype(np.float32) * scales)
-            rotation = np.kron(rotation, four)
+            rotation = rotations[levels]
+            straight = numbers.astype(np.float64).reshape(rows, -1, len(rotation)) @ rotation
+            straight = straight.reshape(rows, columns).astype(np.float32)
+            yield f"codes {codes}, blocks {block}, groups of {len(rotation)}", out, self.narrowed(straight * factors)

@@ -72,7 +72,7 @@ PLANTS = [
         "f16",
     ),
     Plant("the corner of a neighbour", "+ x / 2 + x % 2;", "+ x / 2;", "place_corners", "bf16"),
-    Plant("lanes of a group that are no neighbours", "x[i] = rotated(x[i], 4);", "x[i] = rotated(x[i], 8);", "expand_int8", "bf16"),
+    Plant("lanes of a group that are no neighbours", "x[i] = rotated(x[i], 4);", "x[i] = rotated(x[i], 8);", "expand_quant", "bf16"),
     Plant("a softmax of unscaled scores", "__expf(x.x * args.scale - next)", "__expf(x.x - next)", "softmax", "f32"),
     Plant(
         "fewer registers than it needs",

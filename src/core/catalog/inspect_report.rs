@@ -285,6 +285,9 @@ fn only_part(mut weights: WeightSet, part: &str) -> WeightSet {
     weights
         .tensors
         .retain(|key, _| parts.of_key(key) == Some(part));
+    weights
+        .faults
+        .retain(|key, _| parts.of_key(key) == Some(part));
     weights.bytes = weights.tensors.values().map(|entry| entry.bytes).sum();
     weights
 }

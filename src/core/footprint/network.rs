@@ -1,7 +1,7 @@
 //! Bytes of each network's weights in the engine, exactly, from the headers of its files.
 //!
-//! Weights are converted to the compute dtype, some to f32; matrices in fp8 and GGUF blocks stay as they are stored and are
-//! dequantized one at a time. The network's schema says which tensors of a file are read, and how. Activations:
+//! Weights are converted to the compute dtype, some to f32; matrices in fp8, GGUF blocks and quantized formats stay as they are stored
+//! and are dequantized one at a time. The network's schema says which tensors of a file are read, and how. Activations:
 //! the other files of this folder.
 
 use std::any::Any;
@@ -221,23 +221,31 @@ impl NetworkFootprint {
         for tensor in tensors {
             // A missing one is an error of loading.
             if let Some(entry) = weights.tensors.get(&tensor.name) {
-                network.add(tensor, entry);
+                let scales = entry.dtype.quant().and_then(|format| {
+                    let key = format.block_scale_key(&tensor.name)?;
+                    weights.tensors.get(&key)
+                });
+                let stored = entry
+                    .bytes
+                    .saturating_add(scales.map_or(0, |scales| scales.bytes));
+                network.add(tensor, entry, stored);
             }
         }
         network
     }
 
-    fn add(&mut self, tensor: &TensorSpec, entry: &TensorEntry) {
+    /// `stored`: bytes in the file, block scales included
+    fn add(&mut self, tensor: &TensorSpec, entry: &TensorEntry, stored: u64) {
         let numbers = entry.shape.iter();
         let numbers = numbers.fold(1_u64, |all, n| all.saturating_mul(*n));
         let is_narrow = match entry.dtype {
             TensorType::Plain(dtype) => dtype.bitsize() == 8,
-            TensorType::Blocks(_) | TensorType::Foreign(_) => true,
+            TensorType::Blocks(_) | TensorType::Quant(_) | TensorType::Foreign(_) => true,
         };
         let stays = matches!(tensor.role, TensorRole::Fixed | TensorRole::Doubling);
         let mut tally = WeightBytes::default();
         if is_narrow && !stays {
-            tally.stored = entry.bytes;
+            tally.stored = stored;
             if tensor.role != TensorRole::Table {
                 self.expanded = self.expanded.max(numbers);
             }

@@ -36,7 +36,7 @@ const SPELLINGS: [(&str, &str); 6] = [
 ];
 
 /// Words that only say how weights are stored.
-const STORAGE: [&str; 16] = [
+const STORAGE: [&str; 21] = [
     "fp32",
     "fp16",
     "bf16",
@@ -44,6 +44,11 @@ const STORAGE: [&str; 16] = [
     "f16",
     "fp8",
     "int8",
+    "int4",
+    "nvfp4",
+    "mxfp8",
+    "w4a4",
+    "w4a8",
     "convrot",
     "e4m3fn",
     "e5m2",

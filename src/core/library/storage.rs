@@ -2,18 +2,16 @@
 //! instead.
 //!
 //! Supported are plain floats, fp8 (bare, or with ComfyUI's scales under any of their names), GGUF's blocks, and
-//! ComfyUI's int8 with a scale per row, rotated or not. Scales that are not one number per matrix belong to other
-//! formats, as do other integers with scales.
+//! ComfyUI's quantized matrices (`formats/weights/quant.rs`). Other scales that are not one number per matrix belong to
+//! other formats, as do other integers with scales.
 
-use std::collections::{BTreeMap, BTreeSet};
-use std::os::unix::fs::FileExt as _;
+use std::collections::BTreeSet;
 
 use safetensors::Dtype;
 
 use super::tensor_kind;
-use crate::formats::weights::header::WeightHeader;
 use crate::formats::weights::keys::{MARKER, SCALES};
-use crate::formats::weights::quant::{self, QUANT};
+use crate::formats::weights::quant::CodeType;
 use crate::formats::weights::{TensorEntry, TensorType, WeightSet};
 use crate::model::family::ReadableFile;
 use crate::model::{CatalogError, ModelFamily};
@@ -48,8 +46,8 @@ const TORCHAO: &str = "torchao's quantised numbers";
 const NF4: &str = "bitsandbytes 4-bit numbers (nf4)";
 const QUANTO: &str = "quanto's whole numbers";
 const NUNCHAKU: &str = "nunchaku's 4-bit numbers (SVDQuant)";
-const NVFP4: &str = "4-bit numbers with scales (nvfp4)";
-const MXFP8: &str = "fp8 with a scale for each block (mxfp8)";
+const NVFP4: &str = "4-bit numbers (nvfp4) in another layout than ComfyUI's";
+const MXFP8: &str = "fp8 with a scale for each block (mxfp8) in another layout than ComfyUI's";
 
 /// Refuses `what`, a noun phrase, in a storage that this version cannot read, and names a file that works.
 pub(crate) fn check(weights: &WeightSet, what: &str) -> Result<(), CatalogError> {
@@ -64,6 +62,9 @@ pub(crate) fn check(weights: &WeightSet, what: &str) -> Result<(), CatalogError>
 
 /// Storage of weights that this version cannot read: a noun phrase.
 pub(crate) fn unreadable(weights: &WeightSet) -> Option<String> {
+    if let Some(fault) = weights.faults.values().next() {
+        return Some(fault.clone());
+    }
     if let Some(name) = foreign(weights) {
         return Some(name.to_owned());
     }
@@ -79,9 +80,6 @@ pub(crate) fn unreadable(weights: &WeightSet) -> Option<String> {
             "{name} blocks (of GGUF, Q2_K to Q8_0, IQ4_NL and IQ4_XS work)"
         ));
     }
-    if let Some(format) = foreign_note(weights) {
-        return Some(format);
-    }
     // A matrix with a scale states more about its format.
     [true, false]
         .into_iter()
@@ -89,76 +87,39 @@ pub(crate) fn unreadable(weights: &WeightSet) -> Option<String> {
             weights.tensors.iter().find_map(|(key, entry)| {
                 let layer = key.strip_suffix(".weight")?;
                 let scale = scale_of(weights, layer);
-                if let Some(scale) = scale
-                    && is_int8(weights, layer, entry, scale)
-                {
-                    return None;
-                }
                 let is_wanted = scale.is_some() == is_scaled;
                 is_wanted.then(|| unreadable_matrix(entry, scale)).flatten()
             })
         })
         .or_else(|| without_scale(weights))
-        .or_else(|| unreadable_int8(weights))
 }
 
 /// A storage that a key's end alone tells: a noun phrase.
 pub(crate) fn foreign(weights: &WeightSet) -> Option<&'static str> {
-    let keys = || weights.tensors.keys();
-    let has = |end: &str| keys().any(|key| key.ends_with(end));
+    let is_quant = |layer: &str| {
+        let matrix = weights.tensors.get(&format!("{layer}.weight"));
+        matrix.is_some_and(|entry| entry.dtype.quant().is_some())
+    };
+    let has = |end: &str| {
+        let mut layers = weights
+            .tensors
+            .keys()
+            .filter_map(|key| key.strip_suffix(end));
+        layers.any(|layer| !is_quant(layer))
+    };
     let (_, name) = FOREIGN.iter().find(|(end, _)| has(end))?;
     Some(name)
 }
 
-/// Returns true if some matrices are 8-bit integers in ComfyUI's format.
-pub(super) fn has_int8(weights: &WeightSet) -> bool {
-    int8_layers(weights).next().is_some()
-}
-
-/// The layers of whole numbers of eight bits that something says more of.
-fn int8_layers(weights: &WeightSet) -> impl Iterator<Item = (&str, &TensorEntry)> {
-    weights.tensors.iter().filter_map(|(key, entry)| {
-        let layer = key.strip_suffix(".weight")?;
-        let is_said = || weights.has(&format!("{layer}.{QUANT}"));
-        (entry.dtype == Dtype::I8 && is_said()).then_some((layer, entry))
-    })
-}
-
-/// Storages of integer matrices that are not supported. A file is opened once.
-fn unreadable_int8(weights: &WeightSet) -> Option<String> {
-    let mut headers = BTreeMap::new();
-    int8_layers(weights).find_map(|(layer, entry)| {
-        let key = format!("{layer}.{QUANT}");
-        let number = weights.tensors.get(&key)?.file;
-        let path = weights.files.get(number)?;
-        // One that cannot be read is reported where it is loaded.
-        let opened = headers
-            .entry(number)
-            .or_insert_with(|| WeightHeader::open(path).ok());
-        let (file, header) = opened.as_ref()?;
-        let info = header.info(&key)?;
-        let mut json = vec![0; info.bytes.min(quant::MAX_QUANT_BYTES) as usize];
-        file.read_exact_at(&mut json, info.start).ok()?;
-        let columns = entry.shape.last().copied().unwrap_or_default();
-        quant::int8_group(&json, columns).err()
-    })
-}
-
-/// A format that a file says in its header that it has, where it is none of fp8.
-fn foreign_note(weights: &WeightSet) -> Option<String> {
-    let note = weights.json_note("_quantization_metadata")?;
-    let layers = note.get("layers")?.as_object()?.values();
-    let mut formats = layers.filter_map(|layer| layer.get("format")?.as_str());
-    let format = formats
-        .find(|format| !matches!(*format, "float8_e4m3fn" | "float8_e5m2" | "int8_tensorwise"))?;
-    Some(match format {
-        "nvfp4" => NVFP4.to_owned(),
-        "mxfp8" => MXFP8.to_owned(),
-        // Untrusted text is truncated.
-        other => format!(
-            "quantised numbers ({})",
-            other.chars().take(40).collect::<String>()
-        ),
+/// Format of the first quantized matrix: a noun phrase.
+pub(super) fn quant_label(weights: &WeightSet) -> Option<&'static str> {
+    let mut formats = weights
+        .tensors
+        .values()
+        .filter_map(|entry| entry.dtype.quant());
+    formats.next().map(|format| match format.codes {
+        CodeType::Int8 => "int8 with rotation",
+        codes => codes.label(),
     })
 }
 
@@ -166,20 +127,6 @@ fn scale_of<'a>(weights: &'a WeightSet, layer: &str) -> Option<&'a TensorEntry> 
     SCALES
         .iter()
         .find_map(|end| weights.tensors.get(&format!("{layer}{end}")))
-}
-
-/// Returns true if a matrix is of whole numbers of eight bits that say how they are stored, with a scale for each row.
-fn is_int8(weights: &WeightSet, layer: &str, entry: &TensorEntry, scale: &TensorEntry) -> bool {
-    let rows = entry.shape.first().copied().unwrap_or_default();
-    let scales = scale
-        .shape
-        .iter()
-        .fold(1_u64, |all, n| all.saturating_mul(*n));
-    entry.dtype == Dtype::I8
-        && entry.shape.len() == 2
-        && scale.dtype == Dtype::F32
-        && (scales == rows || scales == 1)
-        && weights.has(&format!("{layer}.{QUANT}"))
 }
 
 /// Returns true for floats that the engine reads one by one.
@@ -198,7 +145,7 @@ pub(crate) fn is_plain(dtype: TensorType) -> bool {
 fn unreadable_matrix(entry: &TensorEntry, scale: Option<&TensorEntry>) -> Option<String> {
     let stored = match entry.dtype {
         // Foreign blocks have been named before.
-        TensorType::Foreign(_) | TensorType::Blocks(_) => return None,
+        TensorType::Foreign(_) | TensorType::Blocks(_) | TensorType::Quant(_) => return None,
         TensorType::Plain(dtype) => dtype,
     };
     let is_fp8 = matches!(stored, Dtype::F8_E4M3 | Dtype::F8_E5M2);

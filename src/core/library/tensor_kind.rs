@@ -133,8 +133,9 @@ pub fn of_tensors(weights: &WeightSet) -> TensorKind {
         let plain = format!("a {} transformer", family.label);
         text = text.replacen(&plain, &format!("a {name} transformer"), 1);
     }
-    if storage::has_int8(weights) {
-        text.push_str(", int8 with rotation");
+    if let Some(label) = storage::quant_label(weights) {
+        text.push_str(", ");
+        text.push_str(label);
     } else if is_scaled_fp8(weights) {
         text.push_str(", fp8 with scales");
     }

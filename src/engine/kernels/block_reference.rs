@@ -1,11 +1,15 @@
-//! Reference dequantization of GGUF blocks and int8 codes with libtorch's operations, which every device has.
+//! Reference dequantization of GGUF blocks and quantized matrices with libtorch's operations, which every device has.
 //!
 //! Every product and difference is rounded separately, as in the reference, so the bits agree. The layouts of blocks are
 //! those of <https://github.com/ggml-org/llama.cpp/blob/master/ggml/src/ggml-common.h>.
 
 use safelight_core::formats::weights::gguf::BlockType;
+use safelight_core::formats::weights::quant::{BlockScales, CodeType};
 use safelight_loops::gguf::IQ4_VALUES;
+use safetensors::Dtype;
 use tch::{Device, Kind, Tensor};
+
+use super::pass_params::QuantRows;
 
 /// Numbers that are expanded at once: that takes several tensors of their size.
 const NUMBERS_PER_PIECE: i64 = 16 << 20;
@@ -193,29 +197,72 @@ pub fn rotation(group: i64, device: Device) -> Tensor {
     whole.to_device(device)
 }
 
-pub fn expand_int8(
-    codes: &Tensor,
-    scales: &Tensor,
-    rotation: Option<&Tensor>,
-    kind: Kind,
-) -> Tensor {
-    let (rows, columns) = (codes.size()[0], codes.size()[1]);
+pub fn expand_quant(rows: &QuantRows<'_>, kind: Kind) -> Tensor {
+    let (count, width) = (rows.codes.size()[0], rows.codes.size()[1]);
+    let columns = width * 8 / rows.format.codes.bits() as i64;
     let step = (NUMBERS_PER_PIECE / columns.max(1)).max(1);
     let some = |first: i64, count: i64| {
-        let [codes, scales] = [codes, scales].map(|all| all.narrow(0, first, count));
-        (straight(&codes, rotation) * scales).to_kind(kind)
+        let [codes, scales] = [rows.codes, rows.scales].map(|all| all.narrow(0, first, count));
+        let blocks = rows.blocks.map(|all| all.narrow(0, first, count));
+        let piece = QuantRows {
+            codes: &codes,
+            scales: &scales,
+            blocks: blocks.as_ref(),
+            ..*rows
+        };
+        dequantize(&piece, columns).to_kind(kind)
     };
-    if rows <= step || codes.device() == Device::Cpu {
-        return some(0, rows);
+    if count <= step || rows.codes.device() == Device::Cpu {
+        return some(0, count);
     }
-    let out = Tensor::empty([rows, columns], (kind, codes.device()));
+    let out = Tensor::empty([count, columns], (kind, rows.codes.device()));
     let mut first = 0;
-    while first < rows {
-        let count = step.min(rows - first);
-        out.narrow(0, first, count).copy_(&some(first, count));
-        first += count;
+    while first < count {
+        let taken = step.min(count - first);
+        out.narrow(0, first, taken).copy_(&some(first, taken));
+        first += taken;
     }
     out
+}
+
+/// `(R, columns)` in f32
+fn dequantize(rows: &QuantRows<'_>, columns: i64) -> Tensor {
+    let count = rows.codes.size()[0];
+    let codes = match rows.table {
+        Some(table) => {
+            let low = rows.codes.bitwise_and(0xf);
+            let high = rows.codes.bitwise_right_shift_tensor_scalar(4);
+            let halves = match rows.format.codes {
+                CodeType::E2m1 => [high, low],
+                _ => [low, high],
+            };
+            let indices = Tensor::stack(&halves, -1).flatten(0, -1).to_kind(Kind::Int);
+            table.index_select(0, &indices).view([count, columns])
+        }
+        None => rows.codes.shallow_clone(),
+    };
+    let Some((format, blocks)) = rows.format.blocks.zip(rows.blocks) else {
+        return straight(&codes, rows.rotation) * rows.scales;
+    };
+    let factors = block_factors(blocks, format);
+    let codes = codes.to_kind(Kind::Float);
+    let block = format.columns as i64;
+    let codes = codes.view([count, columns / block, block]);
+    if rows.format.codes == CodeType::Index4 {
+        let codes = (codes * factors.unsqueeze(-1)).round().clamp(-127, 127);
+        return straight(&codes.view([count, columns]), rows.rotation) * rows.scales;
+    }
+    (codes * (factors * rows.scales).unsqueeze(-1)).view([count, columns])
+}
+
+/// Block scales in f32.
+fn block_factors(blocks: &Tensor, format: BlockScales) -> Tensor {
+    match format.dtype {
+        Dtype::F8_E4M3 => blocks.view_dtype(Kind::Float8e4m3fn).to_kind(Kind::Float),
+        // The bits of an exponent, of which 0 is zero.
+        Dtype::F8_E8M0 => (blocks.to_kind(Kind::Int) * (1 << 23)).view_dtype(Kind::Float),
+        _ => blocks.shallow_clone(),
+    }
 }
 
 /// Codes turned back, in f32.

@@ -3,11 +3,15 @@
 //! The numbers are waves, not random: no generator's state is touched. Costs milliseconds; times nothing.
 
 use safelight_core::formats::weights::gguf::BlockType;
+use safelight_core::formats::weights::quant::{BlockScales, CodeType, QuantFormat};
+use safetensors::Dtype;
 use tch::{Device, Kind, Tensor};
 
 use super::loaded::KernelSet;
 use super::ops::{PIECE_BYTES, most_pieces};
-use super::pass_params::{ElementActivation, FusedNorm, GateArgs, RopePairing, TokenRows};
+use super::pass_params::{
+    ElementActivation, FusedNorm, GateArgs, QuantRows, RopePairing, TokenRows,
+};
 use super::{KernelError, reference};
 
 const EPS: f64 = 1e-6;
@@ -50,7 +54,7 @@ pub(super) fn check(kernels: &KernelSet, device: Device) -> Result<(), KernelErr
     check_softmax(kernels, device)?;
     check_blocks(kernels, device)?;
     check_fp8(kernels, device)?;
-    check_int8(kernels, device)
+    check_quant(kernels, device)
 }
 
 /// Longer rows are left to libtorch.
@@ -360,15 +364,62 @@ fn check_fp8(kernels: &KernelSet, device: Device) -> Result<(), KernelError> {
     Ok(())
 }
 
-/// Rows of several groups, of every size of them that is rotated in one pass, and more lanes than runs.
-fn check_int8(kernels: &KernelSet, device: Device) -> Result<(), KernelError> {
-    let codes = (wave(&[TOKENS, 768], 0.37, device) * 127.0).to_kind(Kind::Int8);
+/// Every type of codes and scales, every group that is rotated in one pass, and more lanes than runs.
+fn check_quant(kernels: &KernelSet, device: Device) -> Result<(), KernelError> {
     let scales = wave(&[TOKENS, 1], 0.53, device);
-    for group in [None, Some(4), Some(16), Some(64), Some(256)] {
-        let rotation = group.map(|group| reference::rotation(group, device));
-        let expected = reference::expand_int8(&codes, &scales, rotation.as_ref(), kernels.kind());
-        let found = kernels.expand_int8(&codes, &scales, group);
-        same("expand_int8", found, &expected.to_kind(Kind::Float))?;
+    let table = wave(&[16], 0.41, device);
+    let none = (None, None);
+    let fp8 = |columns| (Some((columns, Dtype::F8_E4M3)), Some(0x7e));
+    let formats = [
+        (CodeType::Int8, none, None),
+        (CodeType::Int8, none, Some(4)),
+        (CodeType::Int8, none, Some(16)),
+        (CodeType::Int8, none, Some(64)),
+        (CodeType::Int4, none, Some(256)),
+        (CodeType::Index4, fp8(16), Some(256)),
+        (CodeType::Index4, fp8(4), Some(16)),
+        (CodeType::Index4, (Some((64, Dtype::F32)), None), Some(64)),
+        (CodeType::E2m1, fp8(16), None),
+        // No exponent whose numbers would overflow.
+        (
+            CodeType::E4m3,
+            (Some((32, Dtype::F8_E8M0)), Some(0x7f)),
+            None,
+        ),
+    ];
+    for (codes, (blocks, largest), group) in formats {
+        let format = QuantFormat {
+            codes,
+            blocks: blocks.map(|(columns, dtype)| BlockScales { columns, dtype }),
+            group,
+        };
+        let bytes = (wave(&[TOKENS, 768 * codes.bits() as i64 / 8], 0.37, device) * 127.0)
+            .to_kind(Kind::Int8);
+        let bytes = match codes {
+            CodeType::Int8 => bytes,
+            // Not the byte that is no number.
+            CodeType::E4m3 => bytes.clamp(0, 0x7e).view_dtype(Kind::Float8e4m3fn),
+            _ => bytes.view_dtype(Kind::Uint8),
+        };
+        let blocks = blocks.map(|(columns, _)| {
+            let factors = wave(&[TOKENS, 768 / columns as i64], 0.61, device).abs();
+            match largest {
+                Some(largest) => (factors * largest).to_kind(Kind::Uint8),
+                None => factors,
+            }
+        });
+        let rotation = group.map(|group| reference::rotation(group as i64, device));
+        let rows = QuantRows {
+            format,
+            codes: &bytes,
+            scales: &scales,
+            blocks: blocks.as_ref(),
+            table: (codes.bits() == 4).then_some(&table),
+            rotation: rotation.as_ref(),
+        };
+        let expected = reference::expand_quant(&rows, kernels.kind()).to_kind(Kind::Float);
+        let name = format!("expand_quant of {}", codes.label());
+        same(&name, kernels.expand_quant(&rows), &expected)?;
     }
     Ok(())
 }

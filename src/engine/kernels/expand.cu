@@ -1,4 +1,4 @@
-// Numbers in narrow storage to numbers that can be computed with: GGUF's blocks, fp8, int8. Compiled behind `rows.cu`,
+// Numbers in narrow storage to numbers that can be computed with: GGUF's blocks, fp8, quantized matrices. Compiled behind `rows.cu`,
 // whose types and helpers it uses. The structs of arguments are mirrored in `expand.rs`.
 //
 // A thread makes one piece of 16 bytes, which lies in one block and in one part of it. Every product and difference
@@ -234,17 +234,39 @@ KERNEL expand_fp8(Fp8Args args) {
 // Numbers of one thread, side by side.
 #define RUN 16
 
-struct Int8Args {
+// The order of `CodeType::ALL`.
+enum { CODES_INT8, CODES_INT4, CODES_INDEX4, CODES_E2M1, CODES_E4M3 };
+
+// Types of block scales.
+enum { NO_BLOCKS, BLOCKS_E4M3, BLOCKS_E8M0, BLOCKS_F32 };
+
+struct QuantArgs {
   // Rows without gaps between them.
   const u8 *codes;
   // Of each row.
   const float *scales;
+  // Of each block of columns.
+  const u8 *block_scales;
+  // Values of codes of four bits.
+  const float *table;
   elem *out;
   u32 runs;
   u32 runs_per_row;
+  int code_type;
   // How many columns are rotated together, as a power of four; 0 where none are.
   int levels;
+  int scale_type;
+  // 4, 8 or a multiple of 16.
+  u32 block_columns;
 };
+
+__device__ inline float block_scale(const QuantArgs &args, i64 number) {
+  if (args.scale_type == BLOCKS_F32) {
+    return ((const float *)args.block_scales)[number];
+  }
+  const u32 byte = args.block_scales[number];
+  return args.scale_type == BLOCKS_E4M3 ? fp8_number(byte, 0) : __uint_as_float(byte << 23);
+}
 
 // Four numbers times the regular Hadamard matrix of four: half of their sum, less the one opposite. What is summed are
 // whole numbers over a small power of two, so that nothing is rounded.
@@ -262,15 +284,44 @@ __device__ inline float rotated(float x, int stride) {
   return 0.5f * sum - EXCHANGE(x, 3 * stride);
 }
 
-KERNEL expand_int8(Int8Args args) {
+KERNEL expand_quant(QuantArgs args) {
   const u32 own = blockIdx.x * EXPAND_THREADS + threadIdx.x;
   // Lanes behind the last run exchange with the others all the same.
   const u32 run = own < args.runs ? own : args.runs - 1;
-  const uint4 codes = ((const uint4 *)args.codes)[run];
-  const u32 words[4] = {codes.x, codes.y, codes.z, codes.w};
+  const u32 row = run / args.runs_per_row;
+  const float scale = args.scales[row];
   float x[RUN];
-  for (int i = 0; i < RUN; i++) {
-    x[i] = (float)(signed char)(words[i / 4] >> (8 * (i % 4)));
+  if (args.code_type == CODES_INT8 || args.code_type == CODES_E4M3) {
+    const uint4 codes = ((const uint4 *)args.codes)[run];
+    const u32 words[4] = {codes.x, codes.y, codes.z, codes.w};
+    for (int i = 0; i < RUN; i++) {
+      const u32 byte = (words[i / 4] >> (8 * (i % 4))) & 0xff;
+      x[i] = args.code_type == CODES_INT8 ? (float)(signed char)byte : fp8_number(byte, 0);
+    }
+  } else {
+    const uint2 codes = ((const uint2 *)args.codes)[run];
+    const u32 words[2] = {codes.x, codes.y};
+    // The even column is in the low half of a byte, or in the high one.
+    const int swap = args.code_type == CODES_E2M1 ? 4 : 0;
+    for (int i = 0; i < RUN; i++) {
+      x[i] = args.table[(words[i / 8] >> ((4 * (i % 8)) ^ swap)) & 0xf];
+    }
+  }
+  if (args.scale_type != NO_BLOCKS) {
+    const u32 column = (run - row * args.runs_per_row) * RUN;
+    const i64 first = (i64)row * (args.runs_per_row * RUN / args.block_columns);
+    const u32 mask = (args.block_columns < RUN ? args.block_columns : RUN) - 1;
+    float factor = 0.0f;
+    for (int i = 0; i < RUN; i++) {
+      if ((i & mask) == 0) {
+        factor = block_scale(args, first + (column + i) / args.block_columns);
+        factor = args.code_type == CODES_INDEX4 ? factor : times(factor, scale);
+      }
+      x[i] = times(x[i], factor);
+      if (args.code_type == CODES_INDEX4) {
+        x[i] = fminf(fmaxf(rintf(x[i]), -127.0f), 127.0f);
+      }
+    }
   }
   if (args.levels > 0) {
     for (int i = 0; i < RUN; i += 4) {
@@ -295,9 +346,10 @@ KERNEL expand_int8(Int8Args args) {
   if (own >= args.runs) {
     return;
   }
-  const float scale = args.scales[run / args.runs_per_row];
-  for (int i = 0; i < RUN; i++) {
-    x[i] = times(x[i], scale);
+  if (args.scale_type == NO_BLOCKS || args.code_type == CODES_INDEX4) {
+    for (int i = 0; i < RUN; i++) {
+      x[i] = times(x[i], scale);
+    }
   }
   for (int i = 0; i < RUN; i += N) {
     store(args.out + (i64)run * RUN + i, packed(x + i));

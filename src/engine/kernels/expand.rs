@@ -1,14 +1,18 @@
-//! Numbers in narrow storage to numbers that can be computed with, in one pass: GGUF's blocks, fp8, int8.
+//! Numbers in narrow storage to numbers that can be computed with, in one pass: GGUF's blocks, fp8, quantized matrices.
 //!
 //! As in `ops.rs`: everything that a kernel takes for granted is checked, and `None` means that it does not fit.
 
 use std::ffi::c_void;
+use std::ptr::null;
 
 use safelight_core::formats::weights::gguf::BlockType;
+use safelight_core::formats::weights::quant::{BlockScales, CodeType};
+use safetensors::Dtype;
 use tch::{Kind, Tensor};
 
 use super::driver::LaunchGrid;
 use super::loaded::{KernelSet, SingleKernel};
+use super::pass_params::QuantRows;
 
 /// `EXPAND_THREADS` of the source.
 const THREADS: u32 = 256;
@@ -38,15 +42,20 @@ struct Fp8Args {
     is_e5m2: i32,
 }
 
-/// `Int8Args` of the source.
+/// `QuantArgs` of the source.
 #[repr(C)]
-struct Int8Args {
+struct QuantArgs {
     codes: *const c_void,
     scales: *const c_void,
+    blocks: *const c_void,
+    table: *const c_void,
     out: *mut c_void,
     runs: u32,
     runs_per_row: u32,
+    code_type: i32,
     levels: i32,
+    scale_type: i32,
+    block_columns: u32,
 }
 
 impl KernelSet {
@@ -95,35 +104,60 @@ impl KernelSet {
         Some(out)
     }
 
-    /// See [`super::expand_int8`].
-    pub(super) fn expand_int8(
-        &self,
-        codes: &Tensor,
-        scales: &Tensor,
-        group: Option<i64>,
-    ) -> Option<Tensor> {
-        let (rows, columns) = (codes.size()[0], codes.size()[1]);
-        let levels = levels_of(group)?;
-        let fits = codes.kind() == Kind::Int8
-            && codes.is_contiguous()
-            && codes.data_ptr().addr().is_multiple_of(RUN as usize)
+    /// See [`super::expand_quant`].
+    pub(super) fn expand_quant(&self, rows: &QuantRows<'_>) -> Option<Tensor> {
+        let QuantRows { format, codes, .. } = *rows;
+        let (count, bits) = (codes.size()[0], format.codes.bits() as i64);
+        let columns = codes.size()[1] * 8 / bits;
+        let levels = levels_of(rows.rotation.map(|rotation| rotation.size()[0]))?;
+        let is_ready = |tensor: &Tensor, kind: Kind, len: i64| {
+            tensor.kind() == kind
+                && tensor.is_contiguous()
+                && tensor.numel() as i64 == len
+                && tensor.device() == codes.device()
+        };
+        let (scale_type, block_columns) = scale_type_of(format.blocks)?;
+        let block_kind = match scale_type {
+            3 => Kind::Float,
+            _ => Kind::Uint8,
+        };
+        let has_blocks = match rows.blocks {
+            Some(blocks) => is_ready(blocks, block_kind, count * columns / block_columns),
+            None => scale_type == 0,
+        };
+        let is_half = bits == 4;
+        let has_table = rows
+            .table
+            .is_some_and(|table| is_ready(table, Kind::Float, 16));
+        let fits = codes.is_contiguous()
+            && codes.kind().elt_size_in_bytes() == 1
+            && codes
+                .data_ptr()
+                .addr()
+                .is_multiple_of((RUN * bits / 8) as usize)
             && columns % RUN == 0
-            && columns % group.unwrap_or(1) == 0
-            && scales.kind() == Kind::Float
-            && scales.is_contiguous()
-            && scales.numel() as i64 == rows
-            && scales.device() == codes.device();
-        let runs = fits.then(|| u32::try_from(rows * columns / RUN).ok())??;
-        let out = Tensor::empty(codes.size(), (self.kind(), codes.device()));
-        let mut args = Int8Args {
+            && columns % format.group.map_or(1, |group| group as i64) == 0
+            && is_ready(rows.scales, Kind::Float, count)
+            && has_blocks
+            && is_half == has_table;
+        let runs = fits.then(|| u32::try_from(count * columns / RUN).ok())??;
+        let out = Tensor::empty([count, columns], (self.kind(), codes.device()));
+        let pointer =
+            |tensor: Option<&Tensor>| tensor.map_or(null(), |it| it.data_ptr().cast_const());
+        let mut args = QuantArgs {
             codes: codes.data_ptr(),
-            scales: scales.data_ptr(),
+            scales: rows.scales.data_ptr(),
+            blocks: pointer(rows.blocks),
+            table: pointer(rows.table),
             out: out.data_ptr(),
             runs,
             runs_per_row: u32::try_from(columns / RUN).ok()?,
+            code_type: CodeType::ALL.iter().position(|&it| it == format.codes)? as i32,
             levels,
+            scale_type,
+            block_columns: u32::try_from(block_columns).ok()?,
         };
-        self.launch_pieces(SingleKernel::ExpandInt8, i64::from(runs), &mut args)?;
+        self.launch_pieces(SingleKernel::ExpandQuant, i64::from(runs), &mut args)?;
         Some(out)
     }
 
@@ -139,6 +173,20 @@ impl KernelSet {
         // A thread beyond `pieces` does nothing.
         self.launch_single(kernel, grid, args)
     }
+}
+
+/// Number of a type of block scales in the source, and the columns of a block.
+fn scale_type_of(blocks: Option<BlockScales>) -> Option<(i32, i64)> {
+    let Some(blocks) = blocks else {
+        return Some((0, 1));
+    };
+    let number = match blocks.dtype {
+        Dtype::F8_E4M3 => 1,
+        Dtype::F8_E8M0 => 2,
+        Dtype::F32 => 3,
+        _ => return None,
+    };
+    Some((number, blocks.columns as i64))
 }
 
 /// Exponent of a group that is a power of four.
@@ -158,7 +206,7 @@ mod tests {
     fn arguments_are_laid_out_as_in_the_source() {
         assert_eq!(size_of::<BlocksArgs>(), 40);
         assert_eq!(size_of::<Fp8Args>(), 32);
-        assert_eq!(size_of::<Int8Args>(), 40);
+        assert_eq!(size_of::<QuantArgs>(), 64);
     }
 
     #[test]
@@ -171,9 +219,12 @@ mod tests {
     }
 
     #[test]
-    fn the_source_numbers_the_types_of_blocks_as_they_are_listed() {
+    fn the_source_numbers_types_as_they_are_listed() {
         let source = include_str!("expand.cu");
         let names = BlockType::ALL.map(BlockType::name).join(", ");
+        assert!(source.contains(&format!("enum {{ {names} }};")), "{names}");
+        let codes = CodeType::ALL.map(|codes| format!("CODES_{codes:?}").to_uppercase());
+        let names = codes.join(", ");
         assert!(source.contains(&format!("enum {{ {names} }};")), "{names}");
     }
 }

@@ -62,7 +62,7 @@ pub(super) enum SingleKernel {
     Softmax,
     ExpandBlocks,
     ExpandFp8,
-    ExpandInt8,
+    ExpandQuant,
 }
 
 impl SingleKernel {
@@ -75,7 +75,7 @@ impl SingleKernel {
         (Self::Softmax, "softmax"),
         (Self::ExpandBlocks, "expand_blocks"),
         (Self::ExpandFp8, "expand_fp8"),
-        (Self::ExpandInt8, "expand_int8"),
+        (Self::ExpandQuant, "expand_quant"),
     ];
 }
 

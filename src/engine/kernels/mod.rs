@@ -29,7 +29,7 @@ pub(crate) use binary_cache::forget_tries;
 pub(crate) use copies::{CopyDriver, CopyMark, PinnedCopyStream as CopyLane};
 pub(crate) use driver::{StreamMark, fork_stream, use_gpu};
 pub use error::KernelError;
-pub use pass_params::{FusedNorm, GateArgs, RopePairing, TokenRows};
+pub use pass_params::{FusedNorm, GateArgs, QuantRows, RopePairing, TokenRows};
 
 use loaded::{kernels_for, kernels_of};
 use pass_params::ElementActivation;
@@ -225,18 +225,9 @@ pub fn expand_fp8(numbers: &Tensor, scale: f32, kind: Kind) -> Tensor {
         .unwrap_or_else(|| reference::expand_fp8(numbers, scale, kind))
 }
 
-/// Whole numbers of eight bits whose columns may be rotated in groups, as they were, times their rows' scales, rounded once
-/// to `kind`.
-///
-/// `codes`: `(R, C)`, `scales`: `(R, 1)` in f32, `rotation`: of [`reference::rotation`] -> `(R, C)` of `kind`
-pub fn expand_int8(
-    codes: &Tensor,
-    scales: &Tensor,
-    rotation: Option<&Tensor>,
-    kind: Kind,
-) -> Tensor {
-    let group = rotation.map(|rotation| rotation.size()[0]);
-    kernels_of(codes.device(), kind)
-        .and_then(|kernels| kernels.expand_int8(codes, scales, group))
-        .unwrap_or_else(|| reference::expand_int8(codes, scales, rotation, kind))
+/// A quantized matrix, whose rotation is undone, rounded once to `kind`: `(R, C)`.
+pub fn expand_quant(rows: &QuantRows<'_>, kind: Kind) -> Tensor {
+    kernels_of(rows.codes.device(), kind)
+        .and_then(|kernels| kernels.expand_quant(rows))
+        .unwrap_or_else(|| reference::expand_quant(rows, kind))
 }

@@ -2,6 +2,7 @@
 //!
 //! Plain descriptions; nothing is computed here.
 
+use safelight_core::formats::weights::quant::QuantFormat;
 use tch::{Kind, Tensor};
 
 /// Vectors of channels that hold for ranges of tokens.
@@ -18,6 +19,22 @@ impl TokenRows<'_> {
     pub(super) fn row(&self, u: usize, n: i64) -> Tensor {
         self.values.get(u as i64).get(n).to_kind(Kind::Float)
     }
+}
+
+/// Rows of a quantized matrix of `R` rows and `C` columns.
+#[derive(Clone, Copy)]
+pub struct QuantRows<'a> {
+    pub format: QuantFormat,
+    /// `(R, bytes of a row)`
+    pub codes: &'a Tensor,
+    /// `(R, 1)` in f32
+    pub scales: &'a Tensor,
+    /// `(R, blocks)`: bytes, or f32
+    pub blocks: Option<&'a Tensor>,
+    /// Values of 4-bit codes, `(16)` in f32
+    pub table: Option<&'a Tensor>,
+    /// Result of [`rotation`](super::reference::rotation), if the columns are rotated.
+    pub rotation: Option<&'a Tensor>,
 }
 
 /// A factor for each channel and token: vector `index` of `rows`.

@@ -6,7 +6,7 @@
 
 use tch::{Device, Kind, Tensor};
 
-pub use super::block_reference::{expand_blocks, expand_int8, rotation};
+pub use super::block_reference::{expand_blocks, expand_quant, rotation};
 use super::pass_params::{ElementActivation, FusedNorm, GateArgs, RopePairing, TokenRows};
 
 pub fn layer_norm(xs: &Tensor, norm: &FusedNorm<'_>, eps: f64) -> Tensor {

@@ -138,7 +138,7 @@ impl OpenWeightFile {
         self.bring(key, info, &shape_of(info), [stored, kind], device)
     }
 
-    /// The blocks of a tensor of GGUF as they are: flat bytes on `device`.
+    /// The blocks of a tensor of GGUF, or codes and their scales, as they are: flat bytes on `device`.
     pub(super) fn blocks(
         &self,
         key: &str,
@@ -196,8 +196,44 @@ impl OpenWeightFile {
             let numbers = gguf::expand(&bytes, block, Kind::Float);
             return Ok(numbers.view(&shape_of(info)[..]));
         }
-        let stored = kind_from_dtype(info.dtype).unwrap_or(Kind::Float);
-        self.tensor(key, info, stored, Device::Cpu)
+        self.as_stored(key, info, Device::Cpu)
+    }
+
+    /// Elements in their own type: blocks as flat bytes, codes as `(rows, bytes of a row)`.
+    pub(super) fn as_stored(
+        &self,
+        key: &str,
+        info: &TensorInfo,
+        device: Device,
+    ) -> Result<Tensor, WeightsError> {
+        if info.dtype.plain().is_some() {
+            let kind = self.stored_kind(key, info)?;
+            return self.tensor(key, info, kind, device);
+        }
+        let bytes = self.blocks(key, info, device)?;
+        let Some(format) = info.dtype.quant() else {
+            return Ok(bytes);
+        };
+        let kind = kind_from_dtype(TensorType::Plain(format.codes.stored())).unwrap_or(Kind::Uint8);
+        let rows = info.shape.first().map_or(0, |&rows| rows as i64);
+        let width = info.bytes as i64 / rows.max(1);
+        Ok(bytes.view_dtype(kind).view([rows, width]))
+    }
+
+    /// Block scales of the quantized matrix at `key`: their name and header entry.
+    pub(super) fn block_scales(
+        &self,
+        key: &str,
+        info: &TensorInfo,
+    ) -> Option<(String, &TensorInfo)> {
+        let key = info.dtype.quant()?.block_scale_key(key)?;
+        let info = self.info(&key)?;
+        Some((key, info))
+    }
+
+    /// Noun phrase for a quantized matrix that cannot be read.
+    pub(super) fn fault(&self, key: &str) -> Option<&str> {
+        self.header.faults.get(key).map(String::as_str)
     }
 
     pub(super) fn info(&self, key: &str) -> Option<&TensorInfo> {

@@ -8,10 +8,10 @@ mod file;
 mod folder;
 mod fp8;
 mod gguf;
-mod int8;
 mod lora;
 mod mapping;
 mod prefetch;
+mod quant;
 mod random;
 mod read_ahead;
 mod ring;
@@ -30,14 +30,14 @@ use safelight_core::formats::weights::TensorInfo;
 use tch::{Device, Kind, Tensor};
 
 use self::file::OpenWeightFile;
-use self::int8::Int8Side;
 use self::lora::OpenLoras;
 pub use self::lora::{LayerDelta, LayerUpdate};
+use self::quant::QuantSide;
 use self::random::{RandomTensors, RandomValues};
 pub use self::read_ahead::ReadAhead;
 pub use self::stored_matrix::StoredMatrix;
 pub use self::stream::StreamBytes;
-use self::stream::{MatrixFormat, StreamedMatrix, WeightStreamer};
+use self::stream::{MatrixFormat, StoredSource, StreamedMatrix, WeightStreamer};
 use crate::fault::{self, FaultSite};
 pub use crate::weights_error::WeightsError;
 
@@ -68,7 +68,7 @@ struct WeightSource {
     /// Instead of files.
     random: Option<RandomTensors>,
     asked: Mutex<BTreeSet<String>>,
-    /// Inverse rotations of int8 matrices by number of columns, shared by all matrices.
+    /// Inverse rotations of quantized matrices by number of columns, shared by all matrices.
     rotations: Mutex<BTreeMap<i64, Tensor>>,
 }
 
@@ -198,17 +198,13 @@ impl Weights {
         folder::files(path).unwrap_or_default()
     }
 
-    /// The numbers at a key of the files in the type that they are stored in; GGUF's blocks as their bytes.
+    /// The numbers at a key of the files in the type that they are stored in; GGUF's blocks and quantized matrices as
+    /// their bytes.
     pub fn as_stored(&self, key: &str) -> Result<Tensor, WeightsError> {
         let Some((file, info)) = self.entry(key) else {
             return Err(self.missing(key.to_owned(), &[]));
         };
-        let tensor = if info.dtype.blocks().is_some() {
-            file.blocks(key, info, self.device)?
-        } else {
-            let kind = file.stored_kind(key, info)?;
-            file.tensor(key, info, kind, self.device)?
-        };
+        let tensor = file.as_stored(key, info, self.device)?;
         self.requested_keys().insert(key.to_owned());
         Ok(tensor)
     }
@@ -255,15 +251,13 @@ impl Weights {
                 (exact * f64::from(scale)).to_kind(self.kind)
             }
             form => {
-                let bytes = file.blocks(&key, info, self.device)?;
                 let size = [1, shape.iter().product()];
                 let size = if let [rows, columns] = *shape {
                     [rows, columns]
                 } else {
                     size
                 };
-                let sides: Vec<&Int8Side> = side.iter().collect();
-                let matrix = form.matrix(&bytes.view_dtype(form.stored()), size, &sides);
+                let matrix = self.loaded(&key, (file, info), (form, side), size)?;
                 matrix.expand(self.kind).view(shape)
             }
         };
@@ -287,10 +281,9 @@ impl Weights {
             let (file, info) = self.find(&key, &size)?;
             let (form, side) = self.format_of(&key, file, info)?;
             if !matches!(form, MatrixFormat::Plain { .. }) {
-                let bytes = file.blocks(&key, info, self.device)?;
+                let matrix = self.loaded(&key, (file, info), (form, side), size)?;
                 self.requested_keys().insert(key);
-                let sides: Vec<&Int8Side> = side.iter().collect();
-                return Ok(form.matrix(&bytes.view_dtype(form.stored()), size, &sides));
+                return Ok(matrix);
             }
         }
         self.tensor(name, &size).map(StoredMatrix::Plain)
@@ -318,9 +311,14 @@ impl Weights {
         if let Some(side) = &side {
             self.note_fixed(&side.scales);
         }
-        let source = (file.source(info), form, side.map(Rc::new));
+        let blocks = file.block_scales(&key, info);
+        let source = StoredSource {
+            codes: file.source(info),
+            blocks: blocks.map(|(_, info)| file.source(info)),
+            side: side.map(Rc::new),
+        };
         self.requested_keys().insert(key.clone());
-        Ok(StreamedMatrix::new(self, stream, key, source, size))
+        Ok(StreamedMatrix::new(self, stream, key, (source, form), size))
     }
 
     /// Storage of a tensor of a file, and what is stored next to its codes.
@@ -329,10 +327,14 @@ impl Weights {
         key: &str,
         file: &OpenWeightFile,
         info: &TensorInfo,
-    ) -> Result<(MatrixFormat, Option<Int8Side>), WeightsError> {
-        if let Some(side) = self.int8_of(key, info)? {
-            let group = side.group();
-            return Ok((MatrixFormat::Int8 { group }, Some(side)));
+    ) -> Result<(MatrixFormat, Option<QuantSide>), WeightsError> {
+        if let Some(fault) = file.fault(key) {
+            let reason = format!("'{key}' is stored as {fault}");
+            return Err(WeightsError::header(reason, file.path()));
+        }
+        if let Some(format) = info.dtype.quant() {
+            let side = self.quant_side(key, (file, info), format)?;
+            return Ok((MatrixFormat::Quant(format), Some(side)));
         }
         if let Some(block) = info.dtype.blocks() {
             return Ok((MatrixFormat::Blocks(block), None));

@@ -1,33 +1,36 @@
-//! Scales of fp8 and int8 matrices: ComfyUI's names for them, rotations of int8 matrices, and keys to ignore.
+//! Scales of fp8 and quantized matrices: ComfyUI's names for them, rotations, and keys to ignore.
 //!
 //! A scale multiplies. Scales of activations (`scale_input`) and repeated storage notes are not used. The catalogue has
 //! refused other formats that use the same names.
 
 use std::sync::PoisonError;
 
-use safelight_core::formats::weights::quant::{MAX_QUANT_BYTES, QUANT, int8_group};
+use safelight_core::formats::weights::keys::{MARKER, SCALES, aside_ends, is_aside};
+use safelight_core::formats::weights::quant::{CodeType, QuantFormat};
 use safelight_core::formats::weights::{TensorInfo, TensorType};
 use safetensors::Dtype;
-use tch::Tensor;
+use tch::{Kind, Tensor};
 
-use super::int8::Int8Side;
+use super::file::OpenWeightFile;
+use super::quant::QuantSide;
+use super::stored_matrix::StoredMatrix;
+use super::stream::MatrixFormat;
 use super::{Weights, WeightsError};
 use crate::kernels::reference;
 
-const SCALES: [&str; 2] = ["scale_weight", "weight_scale"];
-const IGNORED: [&str; 3] = ["scale_input", "input_scale", "comfy_quant"];
+/// FP4 values by their bits.
+const E2M1_VALUES: [f32; 16] = [
+    0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, -0.0, -0.5, -1.0, -1.5, -2.0, -3.0, -4.0, -6.0,
+];
 
 /// Returns whether any of the keys is a scale: most files have none and need not be searched.
 pub(super) fn stand_among<'a>(mut keys: impl Iterator<Item = &'a str>) -> bool {
-    keys.any(|key| {
-        let end = key.rsplit('.').next().unwrap_or(key);
-        SCALES.contains(&end) || IGNORED.contains(&end)
-    })
+    keys.any(is_aside)
 }
 
 /// A tensor that only says that a file has scales.
 pub(super) fn is_marker(key: &str) -> bool {
-    key.rsplit('.').next() == Some("scaled_fp8")
+    key.rsplit('.').next() == Some(MARKER)
 }
 
 impl Weights {
@@ -44,7 +47,7 @@ impl Weights {
             return Ok(None);
         }
         self.ignore_beside(layer);
-        let mut scales = SCALES.iter().map(|end| format!("{layer}.{end}"));
+        let mut scales = SCALES.iter().map(|end| format!("{layer}{end}"));
         let Some(key) = scales.find(|key| self.source.keys.contains_key(key)) else {
             return Ok(None);
         };
@@ -65,54 +68,69 @@ impl Weights {
         }
     }
 
-    /// Scales and rotation of the matrix at `key`, a name of the file, if it is an int8 matrix that states its storage;
-    /// all its scale keys count as requested.
-    pub(super) fn int8_of(
+    /// Tensors next to the quantized matrix at `key`, a name of the file, without the scales of blocks; all its scale
+    /// keys count as requested. They are in the file of the matrix, whose header has been checked.
+    pub(super) fn quant_side(
         &self,
         key: &str,
-        info: &TensorInfo,
-    ) -> Result<Option<Int8Side>, WeightsError> {
-        let (Some(layer), [rows, columns]) = (key.strip_suffix(".weight"), &info.shape[..]) else {
-            return Ok(None);
-        };
-        if info.dtype != Dtype::I8 || !self.source.has_scales {
-            return Ok(None);
-        }
-        let Some((file, said)) = self.entry(&format!("{layer}.{QUANT}")) else {
-            return Ok(None);
-        };
+        (file, info): (&OpenWeightFile, &TensorInfo),
+        format: QuantFormat,
+    ) -> Result<QuantSide, WeightsError> {
+        let layer = key.strip_suffix(".weight").unwrap_or(key);
         self.ignore_beside(layer);
-        let json = match said.bytes {
-            0..=MAX_QUANT_BYTES => file.small(said)?,
-            _ => Vec::new(),
+        let rows = info.shape.first().copied().unwrap_or_default() as i64;
+        let mut scale_keys = format.codes.row_scale_keys(layer).into_iter();
+        let scale_key = scale_keys.find(|key| file.info(key).is_some());
+        let scales = match &scale_key {
+            Some(key) => floats(file, key)?.unwrap_or_default(),
+            None => vec![1.0],
         };
-        let group = int8_group(&json, *columns);
-        let group = group.map_err(|reason| WeightsError::header(reason, file.path()))?;
-        let mut scales = SCALES.iter().map(|end| format!("{layer}.{end}"));
-        let scale_key = scales.find(|key| self.source.keys.contains_key(key));
-        let scale_key = scale_key.unwrap_or_else(|| format!("{layer}.{}", SCALES[1]));
-        let wrong = || WeightsError::Scale {
-            key: scale_key.clone(),
-            path: file.path().to_owned(),
+        if !scales.iter().all(|scale| scale.is_finite()) {
+            return Err(WeightsError::Scale {
+                key: scale_key.unwrap_or_default(),
+                path: file.path().to_owned(),
+            });
+        }
+        let scales = Tensor::from_slice(&scales).view([-1, 1]);
+        let scales = scales.expand([rows, 1], false).contiguous();
+        let table = match format.codes {
+            CodeType::Int8 | CodeType::E4m3 => None,
+            CodeType::E2m1 => Some(E2M1_VALUES.to_vec()),
+            CodeType::Int4 => Some((0..8).chain(-8..0).map(|n| n as f32).collect()),
+            CodeType::Index4 => {
+                let codebook = floats(file, &format!("{layer}.weight_codebook"))?;
+                Some(codebook.unwrap_or_else(|| (-8..8).map(|n| n as f32).collect()))
+            }
         };
-        let (file, info) = self.entry(&scale_key).ok_or_else(wrong)?;
-        if info.dtype != Dtype::F32 || info.bytes > 4 * rows.max(&1) {
-            return Err(wrong());
-        }
-        let numbers = file.small(info)?;
-        let (numbers, _) = numbers.as_chunks::<4>();
-        let numbers: Vec<f32> = numbers.iter().map(|it| f32::from_le_bytes(*it)).collect();
-        let count = *rows as usize;
-        let is_fit = (numbers.len() == count || numbers.len() == 1)
-            && numbers.iter().all(|number| number.is_finite());
-        if !is_fit {
-            return Err(wrong());
-        }
-        let scales = Tensor::from_slice(&numbers).view([-1, 1]);
-        let scales = scales.expand([count as i64, 1], false).contiguous();
-        let rotation = group.map(|group| self.rotation(group));
-        let scales = scales.to_device(self.device());
-        Ok(Some(Int8Side { scales, rotation }))
+        let columns = format!("{layer}.pre_quant_scale");
+        let columns = file.info(&columns).map(|info| {
+            let factors = file.tensor(&columns, info, Kind::Float, self.device());
+            factors.map(|factors| factors.flatten(0, -1))
+        });
+        Ok(QuantSide {
+            scales: scales.to_device(self.device()),
+            blocks: None,
+            table: table.map(|table| Tensor::from_slice(&table).to_device(self.device())),
+            rotation: format.group.map(|group| self.rotation(group as i64)),
+            columns: columns.transpose()?,
+        })
+    }
+
+    /// Matrix of a file on the device, in its storage.
+    pub(super) fn loaded(
+        &self,
+        key: &str,
+        (file, info): (&OpenWeightFile, &TensorInfo),
+        (form, side): (MatrixFormat, Option<QuantSide>),
+        size: [i64; 2],
+    ) -> Result<StoredMatrix, WeightsError> {
+        let numbers = file.blocks(key, info, self.device)?;
+        let blocks = file.block_scales(key, info);
+        let blocks = blocks.map(|(key, info)| file.blocks(&key, info, self.device));
+        let blocks = blocks.transpose()?;
+        let side = side.map(|side| form.with_blocks(&side, blocks.as_ref(), size));
+        let sides: Vec<&QuantSide> = side.iter().collect();
+        Ok(form.matrix(&numbers.view_dtype(form.stored()), size, &sides))
     }
 
     /// Inverse rotation of groups of `group` columns, shared by all matrices of the files.
@@ -130,10 +148,20 @@ impl Weights {
             return;
         }
         let layer = key.strip_suffix(".weight").unwrap_or(key);
-        let ends = SCALES.iter().chain(&IGNORED);
         self.requested_keys()
-            .extend(ends.map(|end| format!("{layer}.{end}")));
+            .extend(aside_ends().map(|end| format!("{layer}{end}")));
     }
+}
+
+/// Elements of a small tensor of f32, if it is there.
+fn floats(file: &OpenWeightFile, key: &str) -> Result<Option<Vec<f32>>, WeightsError> {
+    let Some(info) = file.info(key) else {
+        return Ok(None);
+    };
+    let bytes = file.small(info)?;
+    let (numbers, _) = bytes.as_chunks::<4>();
+    let numbers = numbers.iter().map(|it| f32::from_le_bytes(*it));
+    Ok(Some(numbers.collect()))
 }
 
 /// Whole numbers with a scale are of another format, which has more to it.

@@ -1,6 +1,6 @@
 //! A matrix as its file stores it, on its device: it is expanded to numbers of the compute type when it is used.
 //!
-//! Plain numbers, fp8 with one scale, whole numbers with scales, or GGUF's blocks; or all of these still in their file, from where they come for
+//! Plain numbers, fp8 with one scale, codes with scales, or GGUF's blocks; or all of these still in their file, from where they come for
 //! each use. Knows neither files nor names (see [`Weights::matrix`](super::Weights::matrix)).
 
 use std::rc::Rc;
@@ -9,7 +9,7 @@ use tch::{Device, Kind, Tensor};
 
 use super::fp8;
 use super::gguf::BlockMatrix;
-use super::int8::Int8Matrix;
+use super::quant::QuantMatrix;
 use super::stream::StreamedMatrix;
 
 /// Numbers that are expanded at a time on the CPU: they stay in its caches until they have been used, in memory that
@@ -28,7 +28,7 @@ pub enum StoredMatrix {
         numbers: Tensor,
         scale: f32,
     },
-    Int8(Int8Matrix),
+    Quant(QuantMatrix),
     Blocks(BlockMatrix),
     /// In its file, or on the device after all.
     Streamed(Rc<StreamedMatrix>),
@@ -43,7 +43,7 @@ impl StoredMatrix {
         match self {
             Self::Streamed(matrix) => matrix.rows(),
             Self::Blocks(matrix) => matrix.rows,
-            Self::Int8(matrix) => matrix.codes.size()[0],
+            Self::Quant(matrix) => matrix.codes.size()[0],
             Self::Plain(numbers) | Self::Fp8 { numbers, .. } => numbers.size()[0],
         }
     }
@@ -52,7 +52,7 @@ impl StoredMatrix {
         match self {
             Self::Streamed(matrix) => matrix.columns(),
             Self::Blocks(matrix) => matrix.columns,
-            Self::Int8(matrix) => matrix.codes.size()[1],
+            Self::Quant(matrix) => matrix.columns(),
             Self::Plain(numbers) | Self::Fp8 { numbers, .. } => numbers.size()[1],
         }
     }
@@ -62,7 +62,7 @@ impl StoredMatrix {
             Self::Streamed(matrix) => matrix.device(),
             Self::Plain(numbers) | Self::Fp8 { numbers, .. } => numbers.device(),
             Self::Blocks(matrix) => matrix.bytes.device(),
-            Self::Int8(matrix) => matrix.codes.device(),
+            Self::Quant(matrix) => matrix.codes.device(),
         }
     }
 
@@ -73,7 +73,7 @@ impl StoredMatrix {
             Self::Streamed(matrix) => matrix.resident_bytes(),
             Self::Plain(numbers) | Self::Fp8 { numbers, .. } => bytes(numbers) as u64,
             Self::Blocks(matrix) => bytes(&matrix.bytes) as u64,
-            Self::Int8(matrix) => matrix.bytes(),
+            Self::Quant(matrix) => matrix.bytes(),
         }
     }
 
@@ -86,7 +86,7 @@ impl StoredMatrix {
             Self::Plain(numbers) => numbers.to_kind(kind),
             Self::Fp8 { numbers, scale } => fp8::expand(numbers, *scale, kind),
             Self::Blocks(matrix) => matrix.expand(kind),
-            Self::Int8(matrix) => matrix.expand(kind, Tensor::shallow_clone),
+            Self::Quant(matrix) => matrix.expand(kind, Tensor::shallow_clone),
         }
     }
 
@@ -107,7 +107,7 @@ impl StoredMatrix {
                 fp8::expand(&numbers.narrow(0, first, count), *scale, kind)
             }
             Self::Blocks(matrix) => matrix.expand_rows(first, count, kind),
-            Self::Int8(matrix) => matrix.expand(kind, |all| all.narrow(0, first, count)),
+            Self::Quant(matrix) => matrix.expand(kind, |all| all.narrow(0, first, count)),
         }
     }
 
@@ -115,7 +115,7 @@ impl StoredMatrix {
     pub fn rows_per_piece(&self, others: i64, kind: Kind) -> i64 {
         let is_ready = match self {
             Self::Plain(numbers) => numbers.kind() == kind,
-            Self::Fp8 { .. } | Self::Int8(_) => false,
+            Self::Fp8 { .. } | Self::Quant(_) => false,
             Self::Blocks(matrix) => !matrix.has_whole_rows(),
             Self::Streamed(matrix) => matrix.needs_no_expansion(kind),
         };
@@ -139,7 +139,7 @@ impl StoredMatrix {
                 fp8::expand(&found.view_dtype(numbers.kind()), *scale, kind)
             }
             Self::Blocks(matrix) => matrix.look_up(&ids.flatten(0, -1), kind),
-            Self::Int8(matrix) => matrix.expand(kind, rows),
+            Self::Quant(matrix) => matrix.expand(kind, rows),
             Self::Streamed(matrix) => matrix.look_up(&ids.flatten(0, -1), kind),
         };
         found.view(&size[..])
@@ -167,12 +167,12 @@ impl StoredMatrix {
                 });
                 Self::Blocks(BlockMatrix::stack(&matrices.collect::<Vec<_>>())?)
             }
-            Self::Int8(_) => {
+            Self::Quant(_) => {
                 let matrices = parts.iter().filter_map(|part| match part {
-                    Self::Int8(matrix) => Some(matrix),
+                    Self::Quant(matrix) => Some(matrix),
                     _ => None,
                 });
-                Self::Int8(Int8Matrix::stack(&matrices.collect::<Vec<_>>())?)
+                Self::Quant(QuantMatrix::stack(&matrices.collect::<Vec<_>>())?)
             }
             Self::Streamed(_) => {
                 let matrices = parts.iter().filter_map(|part| match part {
@@ -196,7 +196,7 @@ impl StoredMatrix {
             ) => numbers.kind() == others.kind() && scale.to_bits() == of_others.to_bits(),
             // The matrices check that their types agree.
             (Self::Blocks(_), Self::Blocks(_))
-            | (Self::Int8(_), Self::Int8(_))
+            | (Self::Quant(_), Self::Quant(_))
             | (Self::Streamed(_), Self::Streamed(_)) => true,
             _ => false,
         }

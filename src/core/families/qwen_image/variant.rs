@@ -55,8 +55,9 @@ pub(super) fn variant(
 /// Returns whether names are those of the first Qwen-Image-Edit as published: only a dtype follows `edit`. Finetunes of
 /// it or of 2509 have other names.
 fn is_first_edit(names: &[&str]) -> bool {
-    const STORAGES: [&str; 11] = [
-        "fp8", "fp16", "bf16", "f16", "fp32", "int8", "int4", "nvfp4", "q", "gguf", "comfyui",
+    const STORAGES: [&str; 13] = [
+        "fp8", "fp16", "bf16", "f16", "fp32", "int8", "int4", "nvfp4", "mxfp8", "w4a8", "q",
+        "gguf", "comfyui",
     ];
     let plain = |name: &&str| -> String {
         let letters = name.chars().filter(char::is_ascii_alphanumeric);

@@ -12,6 +12,7 @@ use ::safetensors::Dtype;
 use thiserror::Error;
 
 use super::gguf::{self, BlockType};
+use super::quant::{self, QuantFormat};
 use super::safetensors;
 use crate::files::open_regular;
 
@@ -40,6 +41,8 @@ pub enum TensorType {
     Plain(Dtype),
     /// In GGUF's blocks, which share a scale.
     Blocks(BlockType),
+    /// Codes with scales in tensors next to them.
+    Quant(QuantFormat),
     /// In blocks of GGUF, by name, that this version cannot expand.
     Foreign(&'static str),
 }
@@ -58,6 +61,13 @@ impl TensorType {
             _ => None,
         }
     }
+
+    pub fn quant(self) -> Option<QuantFormat> {
+        match self {
+            Self::Quant(format) => Some(format),
+            _ => None,
+        }
+    }
 }
 
 impl PartialEq<Dtype> for TensorType {
@@ -71,6 +81,7 @@ impl fmt::Display for TensorType {
         match self {
             Self::Plain(dtype) => dtype.fmt(f),
             Self::Blocks(block) => f.write_str(block.name()),
+            Self::Quant(format) => f.write_str(format.codes.label()),
             Self::Foreign(name) => f.write_str(name),
         }
     }
@@ -94,6 +105,8 @@ pub struct WeightHeader {
     /// Short texts of the file about itself.
     pub notes: BTreeMap<String, String>,
     pub file_bytes: u64,
+    /// Noun phrases for quantized matrices that cannot be read, by name.
+    pub faults: BTreeMap<String, String>,
     pub gguf: Option<gguf::GgufMetadata>,
 }
 
@@ -106,7 +119,9 @@ impl WeightHeader {
         let header = if is_gguf {
             gguf::read_header(&file)?
         } else {
-            safetensors::read_header(&file)?
+            let mut header = safetensors::read_header(&file)?;
+            quant::mark(&file, &mut header);
+            header
         };
         Ok((file, header))
     }

@@ -5,7 +5,7 @@
 
 pub mod gguf;
 pub mod header;
-pub(crate) mod keys;
+pub mod keys;
 pub mod quant;
 pub mod safetensors;
 mod sniff;
@@ -51,6 +51,8 @@ pub struct WeightSet {
     /// Bytes of all files.
     pub bytes: u64,
     pub notes: BTreeMap<String, String>,
+    /// Noun phrases for quantized matrices that cannot be read, by name.
+    pub faults: BTreeMap<String, String>,
     pub is_gguf: bool,
 }
 
@@ -153,6 +155,7 @@ impl WeightSet {
         self.bytes = self.bytes.saturating_add(header.file_bytes);
         self.is_gguf = header.gguf.is_some();
         self.notes.extend(header.notes);
+        self.faults.extend(header.faults);
         self.files.push(path.to_owned());
         Ok(file)
     }

@@ -105,6 +105,7 @@ pub(super) fn read_header(file: &File) -> Result<WeightHeader, HeaderError> {
         tensors: tensors.into_iter().collect(),
         notes,
         file_bytes,
+        faults: BTreeMap::new(),
         gguf: None,
     })
 }

@@ -1,5 +1,6 @@
-//! How weights are stored: fp8 in all its forms is a model, other quantisations are named and refused.
+//! How weights are stored: fp8 and ComfyUI's quantized formats are models, other quantisations are named and refused.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::FileExt as _;
 use std::path::Path;
@@ -7,9 +8,11 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use crate::catalog::{IdentityCard, ModelCatalog};
+use crate::footprint::NetworkFootprint;
 use crate::formats::weights::header::WeightHeader;
 use crate::lora::LoraFile;
 use crate::model::{CatalogError, ModelSpec};
+use crate::networks::WanTransformerConfig;
 use crate::testing::made_up::{
     Dims, Shapes, T2V_1_3B, comfy_tree, transformer, umt5, vae, wan_in, write, write_as,
 };
@@ -232,27 +235,188 @@ fn other_quantisations_are_named_with_a_file_that_works() {
     assert_has(&text, &["umt5_xxl_fp16.safetensors", "nf4"]);
 }
 
-/// A transformer whose matrices in blocks are whole numbers, each of which says `json` of itself.
-fn write_int8(place: &Path, json: &str) {
-    let mut shapes = transformer(T2V_1_3B);
+/// Tensors next to each quantized matrix of `[rows, columns]`: end of the key, shape and dtype; its own first.
+type StoredAs = dyn Fn([u64; 2]) -> Vec<(&'static str, Vec<u64>, &'static str)>;
+
+/// A transformer whose matrices in blocks are quantized, each of which says `json` of itself.
+fn write_quant(place: &Path, dims: Dims, json: &str, stored_as: &StoredAs) {
+    let mut shapes = transformer(dims);
+    let mut dtypes = BTreeMap::new();
     let keys = shapes.keys().filter(|key| is_scaled(key));
     let keys: Vec<String> = keys.cloned().collect();
     for key in &keys {
         let layer = key.trim_end_matches(".weight");
-        let rows = shapes[key][0];
-        shapes.insert(format!("{layer}.weight_scale"), vec![rows, 1]);
-        shapes.insert(format!("{layer}.comfy_quant"), vec![json.len() as u64]);
+        let size = [shapes[key][0], shapes[key][1]];
+        let mut all = stored_as(size);
+        all.push(("comfy_quant", vec![json.len() as u64], "U8"));
+        for (end, shape, dtype) in all {
+            let key = format!("{layer}.{end}");
+            shapes.insert(key.clone(), shape);
+            dtypes.insert(key, dtype);
+        }
     }
-    let dtype_of: &dyn Fn(&str) -> &'static str = &|key| match dtype_of(key) {
-        "F8_E4M3" => "I8",
-        other => other,
-    };
-    write_as(place, &shapes, dtype_of, 0, &none());
+    let dtype_of = |key: &str| dtypes.get(key).copied().unwrap_or("BF16");
+    write_as(place, &shapes, &dtype_of, 0, &none());
     let (_, header) = WeightHeader::open(place).unwrap();
     let file = fs::File::options().write(true).open(place).unwrap();
     let marks = header.tensors();
     for (_, info) in marks.filter(|(key, _)| key.ends_with("comfy_quant")) {
         file.write_all_at(json.as_bytes(), info.start).unwrap();
+    }
+}
+
+fn int8([rows, columns]: [u64; 2]) -> Vec<(&'static str, Vec<u64>, &'static str)> {
+    vec![
+        ("weight", vec![rows, columns], "I8"),
+        ("weight_scale", vec![rows, 1], "F32"),
+    ]
+}
+
+fn int4([rows, columns]: [u64; 2]) -> Vec<(&'static str, Vec<u64>, &'static str)> {
+    vec![
+        ("weight", vec![rows, columns / 2], "I8"),
+        ("weight_scale", vec![rows], "F32"),
+    ]
+}
+
+fn w4a8([rows, columns]: [u64; 2]) -> Vec<(&'static str, Vec<u64>, &'static str)> {
+    vec![
+        ("weight", vec![rows, columns / 2], "I8"),
+        ("weight_s_rel", vec![rows, columns / 16], "F8_E4M3"),
+        ("weight_s_channel", vec![rows], "F32"),
+        ("weight_codebook", vec![16], "F32"),
+    ]
+}
+
+fn nvfp4([rows, columns]: [u64; 2]) -> Vec<(&'static str, Vec<u64>, &'static str)> {
+    let tiled = vec![
+        rows.next_multiple_of(128),
+        (columns / 16).next_multiple_of(4),
+    ];
+    vec![
+        ("weight", vec![rows, columns / 2], "U8"),
+        ("weight_scale", tiled, "F8_E4M3"),
+        ("weight_scale_2", vec![], "F32"),
+        ("input_scale", vec![], "F32"),
+    ]
+}
+
+fn mxfp8([rows, columns]: [u64; 2]) -> Vec<(&'static str, Vec<u64>, &'static str)> {
+    let tiled = vec![
+        rows.next_multiple_of(128),
+        (columns / 32).next_multiple_of(4),
+    ];
+    vec![
+        ("weight", vec![rows, columns], "F8_E4M3"),
+        ("weight_scale", tiled, "U8"),
+    ]
+}
+
+/// JSON, label, storage and bits of a number, block scales included.
+const QUANTIZED: [(&str, &str, &StoredAs, f64); 4] = [
+    (r#"{"format": "convrot_w4a4"}"#, "int4", &int4, 4.0),
+    (r#"{"format": "asym_w4a8_int8"}"#, "w4a8", &w4a8, 4.5),
+    (r#"{"format": "nvfp4"}"#, "nvfp4", &nvfp4, 4.5),
+    (r#"{"format": "mxfp8"}"#, "mxfp8", &mxfp8, 8.25),
+];
+
+#[test]
+fn quantized_models_are_models_and_the_plan_counts_their_bytes() {
+    let root = tempfile::tempdir().unwrap();
+    let models = comfy_tree(root.path());
+    let place = models.join("x.safetensors");
+    let plain = write(&place, &transformer(NARROW), "F16");
+    let parameters = IdentityCard::read(&plain).unwrap().components[0].parameters;
+    for (json, label, stored_as, bits) in QUANTIZED {
+        write_quant(&place, NARROW, json, stored_as);
+        ModelSpec::open(&place).unwrap();
+        let card = IdentityCard::read(&place).unwrap();
+        assert!(card.is_runnable, "{label}: {:?}", card.problems);
+        assert!(card.what.ends_with(&format!(", {label}")), "{}", card.what);
+        let own = &card.components[0];
+        assert_eq!(own.parameters, parameters, "{label}");
+        let numbers = own.dtypes[label];
+        let network = NetworkFootprint::read::<WanTransformerConfig>(&place).unwrap();
+        let stored = network.often.stored + network.seldom.stored + network.tables.stored;
+        assert_eq!(stored as f64, numbers as f64 * bits / 8.0, "{label}");
+    }
+}
+
+#[test]
+fn quantized_matrices_that_do_not_fit_their_scales_are_refused() {
+    let root = tempfile::tempdir().unwrap();
+    let models = comfy_tree(root.path());
+    let place = models.join("x.safetensors");
+    let refusal = |json: &str, stored_as: &StoredAs| {
+        write_quant(&place, NARROW, json, stored_as);
+        ModelSpec::open(&place).unwrap_err().to_string()
+    };
+    for (json, label, stored_as, _) in QUANTIZED {
+        let count = stored_as([256, 256]).len();
+        for lost in 1..count {
+            let without = move |size| {
+                let mut all = stored_as(size);
+                all.remove(lost);
+                all
+            };
+            let (end, ..) = stored_as([256, 256])[lost];
+            if matches!(end, "input_scale" | "weight_codebook") {
+                continue;
+            }
+            let text = refusal(json, &without);
+            let part = format!("{label} without a fitting 'blocks.0.");
+            assert_has(&text, &[&part, end, "(get wan"]);
+            let short = move |size| {
+                let mut all = stored_as(size);
+                all[lost].1 = vec![3];
+                all
+            };
+            assert_has(&refusal(json, &short), &[&part, end]);
+        }
+        let wide = move |size| {
+            let mut all = stored_as(size);
+            all[0].2 = "F16";
+            all
+        };
+        let in_metadata = refusal(json, &wide);
+        assert!(in_metadata.contains("x.safetensors"), "{in_metadata}");
+    }
+    let corrected = |[rows, columns]: [u64; 2]| {
+        let mut all = w4a8([rows, columns]);
+        all.push(("weight_correction", vec![columns / 16, rows], "F32"));
+        all
+    };
+    for (json, stored_as, part) in [
+        (
+            r#"{"format": "asym_w4a8_int8"}"#,
+            &corrected as &StoredAs,
+            "weight_correction' that does not fit",
+        ),
+        (
+            r#"{"format": "asym_w4a8_int8", "group_size": 24}"#,
+            &w4a8,
+            "blocks of 24, which do not fill rows of 256",
+        ),
+        (
+            r#"{"format": "asym_w4a8_int8", "group_size": 0}"#,
+            &w4a8,
+            "blocks of 0",
+        ),
+        (
+            r#"{"format": "convrot_w4a4", "convrot_groupsize": 1024}"#,
+            &int4,
+            "groups of 1024, which do not fill rows of 256",
+        ),
+        (r#"{"format": "nvfp4"}"#, &int4, "nvfp4 in a tensor of I8"),
+        (
+            r#"{"format": "awq_w4a16"}"#,
+            &int4,
+            "quantised numbers (awq_w4a16)",
+        ),
+        (r#"{"format": "mxfp8"}"#, &nvfp4, "mxfp8 in a tensor of U8"),
+    ] {
+        let text = refusal(json, stored_as);
+        assert_has(&text, &[part]);
     }
 }
 
@@ -265,7 +429,7 @@ fn int8_with_rotation_is_supported_and_invalid_int8_settings_are_refused() {
         r#"{"format": "int8_tensorwise", "convrot": true, "convrot_groupsize": 256}"#,
         r#"{"format": "int8_tensorwise"}"#,
     ] {
-        write_int8(&place, json);
+        write_quant(&place, T2V_1_3B, json, &int8);
         ModelSpec::open(&place).unwrap();
         let card = IdentityCard::read(&place).unwrap();
         assert!(card.what.contains("int8 with rotation"), "{}", card.what);
@@ -283,7 +447,7 @@ fn int8_with_rotation_is_supported_and_invalid_int8_settings_are_refused() {
         (r#"{"format": "int8_blockwise"}"#, "int8_blockwise"),
         ("?", "do not say how they are stored"),
     ] {
-        write_int8(&place, json);
+        write_quant(&place, T2V_1_3B, json, &int8);
         let text = ModelSpec::open(&place).unwrap_err().to_string();
         assert!(text.contains(part), "{part}: {text}");
     }

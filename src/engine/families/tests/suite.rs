@@ -2,6 +2,7 @@
 
 use std::fs;
 
+use safelight_core::formats::weights::quant::CodeType;
 use tch::{Device, Kind, Tensor};
 
 use super::*;
@@ -10,6 +11,7 @@ use crate::parallel::tests::on_ranks;
 use crate::placement::ComputePlacement;
 use crate::stages::images::{ImageConditioning, WeightsDialect};
 use crate::weights::tests::as_fp8::{FORMS, write_fp8};
+use crate::weights::tests::as_quant::{FORMATS, write_quant};
 use crate::weights::tests::made_up_gguf::both_forms;
 
 fn assert_dialects<M: TinyModel>() {
@@ -95,6 +97,26 @@ fn assert_fp8<M: TinyModel>() {
     }
 }
 
+fn assert_quantized<M: TinyModel>() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("model.safetensors");
+    let originals = originals::<M>();
+    for (codes, name) in FORMATS {
+        write_quant(&path, &originals, codes);
+        let w = opened(&path);
+        let found = prediction::<M>(&w);
+        assert!(w.finish().is_empty(), "{name}: {:?}", w.finish());
+        let exact = originals.iter().map(|(key, tensor)| {
+            let exact = w.tensor(key, &tensor.size()).unwrap();
+            (key.clone(), exact)
+        });
+        let exact = prediction_of::<M>(&exact.collect());
+        assert_close(name, &found, &exact, 1e-6);
+        let far = distance(&found, &recorded::<M>("none"));
+        assert!(far > 1e-3, "{name}: {far}");
+    }
+}
+
 fn assert_skips<M: TinyModel>() {
     let (_folder, path) = written(&originals::<M>());
     let (config, w) = (config_of::<M>(), opened(&path));
@@ -125,10 +147,14 @@ fn assert_streams<M: TinyModel>() {
     let all: Vec<(String, Tensor)> = originals::<M>().into_iter().collect();
     let [blocks, _] = both_forms(folder.path(), &all, str::to_owned);
     let files = dialects::<M>().map(|(_, tensors)| written(&tensors));
-    let places = files.iter().map(|(_, path)| (path, &loras[..]));
+    let places = files.iter().map(|(_, path)| (path, &loras[..], 4));
     let timesteps = [1.2, 0.7, 0.1].map(|part: f32| part * facts.timestep);
-    for (path, loras) in places.chain([(&blocks, &[][..])]) {
-        assert_equal_when_streamed(4, |resident_bytes| {
+    let quantized = folder.path().join("quantized.safetensors");
+    write_quant(&quantized, &originals::<M>(), CodeType::E2m1);
+    // In tiny networks what stays is a larger part of fewer bytes.
+    let others = [(&blocks, &[][..], 4), (&quantized, &[][..], 2)];
+    for (path, loras, floor) in places.chain(others) {
+        assert_equal_when_streamed(floor, |resident_bytes| {
             let place = ComputePlacement {
                 resident_bytes,
                 ..ComputePlacement::new(Device::Cpu, Kind::Float)
@@ -233,6 +259,11 @@ macro_rules! suite {
             #[test]
             fn fp8_transformer_matches_its_dequantised_weights_in_every_format() {
                 super::assert_fp8::<$model>();
+            }
+
+            #[test]
+            fn quantized_transformer_matches_its_dequantised_weights_in_every_format() {
+                super::assert_quantized::<$model>();
             }
 
             #[test]

@@ -13,14 +13,15 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use safelight_core::formats::weights::gguf::BlockType;
+use safelight_core::formats::weights::quant::QuantFormat;
 use tch::{Device, Kind, Tensor};
 
 use super::residency::ResidencyCandidate;
 use super::{PendingTransfer, WeightStreamer, give_up};
 use crate::weights::copy_stream::StagingError;
 use crate::weights::gguf::BlockMatrix;
-use crate::weights::int8::{Int8Matrix, Int8Side};
 use crate::weights::mapping::FileMapping;
+use crate::weights::quant::{QuantMatrix, QuantSide, block_scales, code_kind};
 use crate::weights::stored_matrix::StoredMatrix;
 use crate::weights::{Weights, WeightsError};
 
@@ -37,10 +38,7 @@ pub(in crate::weights) enum MatrixFormat {
         stored: Kind,
         scale: f32,
     },
-    /// Int8 with `group` columns rotated together.
-    Int8 {
-        group: Option<i64>,
-    },
+    Quant(QuantFormat),
     Blocks(BlockType),
 }
 
@@ -54,14 +52,27 @@ pub(in crate::weights) struct MatrixSource {
     pub(in crate::weights) len: usize,
 }
 
+/// Bytes of a matrix, and what is stored next to them.
+#[derive(Clone)]
+pub(in crate::weights) struct StoredSource {
+    pub(in crate::weights) codes: MatrixSource,
+    /// Of quantized matrices, which also have `side`.
+    pub(in crate::weights) blocks: Option<MatrixSource>,
+    pub(in crate::weights) side: Option<Rc<QuantSide>>,
+}
+
 /// Rows of a matrix that one tensor of a file has.
 #[derive(Clone)]
 pub(super) struct MatrixPart {
-    pub(super) source: MatrixSource,
+    source: StoredSource,
     form: MatrixFormat,
-    /// Of whole numbers alone.
-    side: Option<Rc<Int8Side>>,
     rows: i64,
+}
+
+/// Byte ranges of all parts in the order in which they are fetched: those of codes, then those of block scales.
+pub(super) fn sources_of(parts: &[MatrixPart]) -> impl Iterator<Item = &MatrixSource> {
+    let codes = parts.iter().map(|part| &part.source.codes);
+    codes.chain(parts.iter().filter_map(|part| part.source.blocks.as_ref()))
 }
 
 /// Location of a matrix once that is decided.
@@ -86,7 +97,7 @@ impl MatrixFormat {
     pub(in crate::weights) fn stored(self) -> Kind {
         match self {
             Self::Plain { stored, .. } | Self::Fp8 { stored, .. } => stored,
-            Self::Int8 { .. } => Kind::Int8,
+            Self::Quant(format) => code_kind(format.codes),
             Self::Blocks(_) => Kind::Uint8,
         }
     }
@@ -97,14 +108,13 @@ impl MatrixFormat {
         self,
         numbers: &Tensor,
         [rows, columns]: [i64; 2],
-        sides: &[&Int8Side],
+        sides: &[&QuantSide],
     ) -> StoredMatrix {
         let shaped = || numbers.view([rows, columns]);
         match self {
-            Self::Int8 { .. } => {
-                let side = Int8Side::stack(sides).expect("whole numbers have scales");
-                let codes = shaped();
-                StoredMatrix::Int8(Int8Matrix { codes, side })
+            Self::Quant(format) => {
+                let matrix = QuantMatrix::new(format, numbers, [rows, columns], sides);
+                StoredMatrix::Quant(matrix.expect("quantized matrices have scales"))
             }
             Self::Plain {
                 kind, scale: None, ..
@@ -124,6 +134,22 @@ impl MatrixFormat {
         }
     }
 
+    /// Side of a part with its block scales, `bytes` of the file.
+    pub(in crate::weights) fn with_blocks(
+        self,
+        side: &QuantSide,
+        bytes: Option<&Tensor>,
+        size: [i64; 2],
+    ) -> QuantSide {
+        let blocks = match (self, bytes) {
+            (Self::Quant(format), Some(bytes)) => format
+                .blocks
+                .map(|blocks| block_scales(bytes, format, blocks, size)),
+            _ => None,
+        };
+        side.with_blocks(blocks)
+    }
+
     /// Returns whether every row of `columns` numbers begins with a block, where there are blocks.
     fn has_whole_rows(self, columns: i64) -> bool {
         !matches!(self, Self::Blocks(block) if columns % block.block_len() as i64 != 0)
@@ -139,10 +165,24 @@ impl MatrixFormat {
 }
 
 impl MatrixPart {
-    /// `numbers`: flat, those of the part
-    fn matrix(&self, numbers: &Tensor, columns: i64) -> StoredMatrix {
-        let sides: Vec<&Int8Side> = self.side.as_deref().into_iter().collect();
+    /// `numbers`: flat, those of the part; `blocks`: bytes of its block scales
+    fn matrix(&self, numbers: &Tensor, blocks: Option<&Tensor>, columns: i64) -> StoredMatrix {
+        let side = self.side(blocks, columns);
+        let sides: Vec<&QuantSide> = side.iter().collect();
         self.form.matrix(numbers, [self.rows, columns], &sides)
+    }
+
+    fn side(&self, blocks: Option<&Tensor>, columns: i64) -> Option<QuantSide> {
+        let side = self.source.side.as_deref()?;
+        Some(self.form.with_blocks(side, blocks, [self.rows, columns]))
+    }
+
+    fn stacks_with(&self, other: &Self) -> bool {
+        let has_equal_sides = match (&self.source.side, &other.source.side) {
+            (Some(own), Some(others)) => own.stacks_with(others),
+            _ => true,
+        };
+        self.form.stacks_with(other.form) && has_equal_sides
     }
 }
 
@@ -152,18 +192,13 @@ impl StreamedMatrix {
         w: &Weights,
         stream: &Rc<WeightStreamer>,
         key: String,
-        (source, form, side): (MatrixSource, MatrixFormat, Option<Rc<Int8Side>>),
+        (source, form): (StoredSource, MatrixFormat),
         [rows, columns]: [i64; 2],
     ) -> Rc<Self> {
         Rc::new(Self {
             stream: Rc::clone(stream),
             key,
-            parts: Rc::new(vec![MatrixPart {
-                source,
-                form,
-                side,
-                rows,
-            }]),
+            parts: Rc::new(vec![MatrixPart { source, form, rows }]),
             columns,
             is_seldom: w.is_seldom,
             home: OnceCell::new(),
@@ -173,12 +208,12 @@ impl StreamedMatrix {
     /// One below the other, where all are stored alike.
     pub(in crate::weights) fn stack(matrices: &[&Rc<Self>]) -> Option<Rc<Self>> {
         let (first, others) = matrices.split_first()?;
-        let form = first.parts.first()?.form;
+        let part = first.parts.first()?;
         let is_alike = |other: &&Rc<Self>| {
-            let forms = other.parts.iter().all(|part| part.form.stacks_with(form));
+            let forms = other.parts.iter().all(|other| other.stacks_with(part));
             forms && other.columns == first.columns
         };
-        if !form.has_whole_rows(first.columns) || !others.iter().all(is_alike) {
+        if !part.form.has_whole_rows(first.columns) || !others.iter().all(is_alike) {
             return None;
         }
         let parts = matrices.iter().flat_map(|it| it.parts.iter().cloned());
@@ -210,7 +245,7 @@ impl StreamedMatrix {
     pub(in crate::weights) fn needs_no_expansion(&self, kind: Kind) -> bool {
         self.parts.iter().all(|part| match part.form {
             MatrixFormat::Plain { kind: own, .. } => own == kind,
-            MatrixFormat::Fp8 { .. } | MatrixFormat::Int8 { .. } => false,
+            MatrixFormat::Fp8 { .. } | MatrixFormat::Quant(_) => false,
             MatrixFormat::Blocks(_) => !part.form.has_whole_rows(self.columns),
         })
     }
@@ -263,11 +298,11 @@ impl StreamedMatrix {
         let [part] = &self.parts[..] else {
             return Ok(None);
         };
-        let (MatrixPart { source, form, .. }, rows) = (part, part.rows as usize);
+        let (source, form, rows) = (&part.source.codes, part.form, part.rows as usize);
         let has_whole_rows = match form {
             MatrixFormat::Blocks(_) => form.has_whole_rows(self.columns),
-            // Each row has a separate scale.
-            MatrixFormat::Int8 { .. } => false,
+            // Each row has separate scales.
+            MatrixFormat::Quant(_) => false,
             _ => source.len % rows.max(1) == 0,
         };
         if rows == 0 || !has_whole_rows {
@@ -301,21 +336,34 @@ impl StreamedMatrix {
         Ok(Some((rows, ids)))
     }
 
-    /// `bytes`: all parts, concatenated.
+    /// `bytes`: of [`sources_of`] all parts, concatenated.
     fn matrix(&self, bytes: &Tensor) -> StoredMatrix {
         let first = self.parts[0].form;
         if self.parts.iter().all(|part| part.form == first) {
-            let numbers = bytes.view_dtype(first.stored());
-            let sides = self.parts.iter().filter_map(|part| part.side.as_deref());
-            let sides: Vec<&Int8Side> = sides.collect();
+            let mut place = self
+                .parts
+                .iter()
+                .map(|part| part.source.codes.len)
+                .sum::<usize>() as i64;
+            let numbers = bytes.narrow(0, 0, place).view_dtype(first.stored());
+            let sides = self.parts.iter().filter_map(|part| {
+                let blocks = part.source.blocks.as_ref().map(|source| {
+                    let blocks = bytes.narrow(0, place, source.len as i64);
+                    place += source.len as i64;
+                    blocks
+                });
+                part.side(blocks.as_ref(), self.columns)
+            });
+            let sides: Vec<QuantSide> = sides.collect();
+            let sides: Vec<&QuantSide> = sides.iter().collect();
             return first.matrix(&numbers, [self.rows(), self.columns], &sides);
         }
         let mut place = 0;
         let all = self.parts.iter().map(|part| {
-            let len = part.source.len as i64;
+            let len = part.source.codes.len as i64;
             let numbers = bytes.narrow(0, place, len).view_dtype(part.form.stored());
             place += len;
-            part.matrix(&numbers, self.columns)
+            part.matrix(&numbers, None, self.columns)
         });
         let all: Vec<StoredMatrix> = all.collect();
         StoredMatrix::stack(&all.iter().collect::<Vec<_>>())
@@ -339,15 +387,17 @@ impl StreamedMatrix {
         let [part] = &self.parts[..] else {
             return Ok(None);
         };
-        let MatrixPart { source, form, .. } = part;
-        let Some(mapping) = &source.mapping else {
-            return Ok(None);
+        let mapped = |source: &MatrixSource, kind: Kind| {
+            let mapping = source.mapping.as_ref()?;
+            let count = source.len / kind.elt_size_in_bytes();
+            let numbers = mapping.tensor(source.start as usize, &[count as i64], kind);
+            Some(numbers.map_err(|err| self.torch(err)))
         };
-        let stored = form.stored();
-        let count = source.len / stored.elt_size_in_bytes();
-        let numbers = mapping.tensor(source.start as usize, &[count as i64], stored);
-        let numbers = numbers.map_err(|err| self.torch(err))?;
-        Ok(Some(part.matrix(&numbers, self.columns)))
+        let numbers = mapped(&part.source.codes, part.form.stored()).transpose()?;
+        let blocks = part.source.blocks.as_ref();
+        let blocks = blocks.and_then(|source| mapped(source, Kind::Uint8));
+        let blocks = blocks.transpose()?;
+        Ok(numbers.map(|numbers| part.matrix(&numbers, blocks.as_ref(), self.columns)))
     }
 
     pub(super) fn settle(&self, home: Residency) {
@@ -360,7 +410,7 @@ impl StreamedMatrix {
 
     /// In its files.
     pub(super) fn len(&self) -> usize {
-        self.parts.iter().map(|part| part.source.len).sum()
+        sources_of(&self.parts).map(|source| source.len).sum()
     }
 
     pub(super) fn candidate(&self) -> ResidencyCandidate {
@@ -368,8 +418,9 @@ impl StreamedMatrix {
             MatrixFormat::Plain { kind, .. } => {
                 part.rows * self.columns * kind.elt_size_in_bytes() as i64
             }
-            MatrixFormat::Fp8 { .. } | MatrixFormat::Int8 { .. } | MatrixFormat::Blocks(_) => {
-                part.source.len as i64
+            MatrixFormat::Fp8 { .. } | MatrixFormat::Quant(_) | MatrixFormat::Blocks(_) => {
+                let blocks = part.source.blocks.as_ref().map_or(0, |source| source.len);
+                (part.source.codes.len + blocks) as i64
             }
         };
         ResidencyCandidate {
@@ -385,7 +436,7 @@ impl StreamedMatrix {
             }
             err => err,
         };
-        err.of(&self.key, &self.parts[0].source.path)
+        err.of(&self.key, &self.parts[0].source.codes.path)
     }
 
     fn torch(&self, source: tch::TchError) -> WeightsError {

@@ -23,8 +23,8 @@ use std::rc::{Rc, Weak};
 
 use tch::{Device, Kind, Tensor};
 
-pub(super) use self::matrix::{MatrixFormat, MatrixSource, StreamedMatrix};
-use self::matrix::{MatrixPart, Residency};
+pub(super) use self::matrix::{MatrixFormat, MatrixSource, StoredSource, StreamedMatrix};
+use self::matrix::{MatrixPart, Residency, sources_of};
 use self::peers::PeerShares;
 use self::residency::ResidencyCandidate;
 use self::window::{ALIGNMENT, RingWindow};
@@ -232,14 +232,12 @@ fn load(matrices: &[&Rc<StreamedMatrix>]) -> Result<u64, WeightsError> {
     let mut under_way: VecDeque<(&StreamedMatrix, PendingTransfer)> = VecDeque::new();
     let (mut ahead, mut bytes) = (0, 0);
     let finish = |(matrix, reading): (&StreamedMatrix, PendingTransfer)| {
-        let loaded = matrix.finish(&reading)?;
-        let bytes = loaded.bytes();
-        matrix.settle(Residency::Resident(loaded));
-        Ok::<u64, WeightsError>(bytes)
+        matrix.settle(Residency::Resident(matrix.finish(&reading)?));
+        Ok::<u64, WeightsError>(matrix.candidate().bytes)
     };
     for matrix in matrices {
         if let Some(mapped) = matrix.mapped()? {
-            bytes += mapped.bytes();
+            bytes += matrix.candidate().bytes;
             matrix.settle(Residency::Resident(mapped));
             continue;
         }
@@ -349,7 +347,7 @@ impl StreamingRing {
     /// `false` where there is no room for it.
     fn begin(&mut self, index: usize) -> Result<bool, StagingError> {
         let parts = Rc::clone(&self.parts[index]);
-        let len: usize = parts.iter().map(|part| part.source.len).sum();
+        let len: usize = sources_of(&parts).map(|source| source.len).sum();
         let Some(start) = self.window.take(len) else {
             return Ok(false);
         };
@@ -370,11 +368,11 @@ impl StreamingRing {
 }
 
 impl PendingTransfer {
-    /// Sends all parts to `bytes`, concatenated.
+    /// Sends all sources to `bytes`, concatenated.
     fn begin(index: usize, parts: &[MatrixPart], bytes: Tensor) -> Result<Self, StagingError> {
         let mut transfers = Vec::with_capacity(parts.len());
         let mut place = 0;
-        for MatrixPart { source, .. } in parts {
+        for source in sources_of(parts) {
             let target = bytes.f_narrow(0, place as i64, source.len as i64)?;
             let part = ring::FileRange {
                 start: source.start,

@@ -1,10 +1,12 @@
 //! The cursor against small files written here, sound and hostile; and the files that other tests write.
 
 pub(crate) mod as_fp8;
+pub(crate) mod as_quant;
 pub(crate) mod fixtures;
 mod int8;
 pub(crate) mod made_up;
 pub(crate) mod made_up_gguf;
+mod quant;
 
 use std::fs;
 use std::path::Path;

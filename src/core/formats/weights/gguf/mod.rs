@@ -82,6 +82,7 @@ pub(super) fn read_header(file: &File) -> Result<WeightHeader, HeaderError> {
         tensors,
         notes: metadata.notes(),
         file_bytes,
+        faults: BTreeMap::new(),
         gguf: Some(metadata),
     })
 }

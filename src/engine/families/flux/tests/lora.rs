@@ -7,6 +7,7 @@ use safelight_core::job::LoraChoice;
 
 use super::*;
 use crate::families::tests::{dialects, limit_of, originals, prediction_of_config, recorded};
+use crate::weights::tests::as_quant::{FORMATS, write_quant};
 use crate::weights::tests::made_up::{lora, lora_fixtures, write_lora, write_lora_of, write_named};
 use crate::weights::tests::made_up_gguf::both_forms;
 
@@ -169,4 +170,28 @@ fn a_model_in_fp8_takes_a_lora_as_its_expanded_twin_does_and_stays_in_fp8() {
         answer(&config, &with_loras(&opened(&path), &loras))
     });
     assert_close("fp8", &answers[1], &answers[0], 1e-6);
+}
+
+#[test]
+fn a_quantized_model_takes_a_lora_as_its_dequantised_copy_does() {
+    let config = config_of::<FluxTransformer>();
+    let folder = tempfile::tempdir().unwrap();
+    let loras = [("flux.dora", Some(PEFT)), ("flux.kohya", None)]
+        .map(|(form, peft)| lora(write_lora(folder.path(), form, peft), 0.7));
+    let path = folder.path().join("model.safetensors");
+    let originals = originals::<FluxTransformer>();
+    for (codes, name) in FORMATS {
+        write_quant(&path, &originals, codes);
+        let w = opened(&path);
+        let found = answer(&config, &with_loras(&w, &loras));
+        let exact = originals.iter().map(|(key, tensor)| {
+            let exact = w.tensor(key, &tensor.size()).unwrap();
+            (key.clone(), exact)
+        });
+        let exact: Tensors = exact.collect();
+        let place = folder.path().join("exact.safetensors");
+        write_named(&place, &exact);
+        let expected = answer(&config, &with_loras(&opened(&place), &loras));
+        assert_close(name, &found, &expected, 1e-6);
+    }
 }
