@@ -113,12 +113,12 @@ fn inspect_reports_whether_loras_and_text_encoders_can_be_used() {
     };
     let video = [
         ("text_model.encoder.layers.0.mlp.fc1.weight", 8),
-        ("text_model.embeddings.token_embedding.weight", 1280),
+        ("text_model.embeddings.token_embedding.weight", 1024),
     ];
     let video = video.map(|(name, width)| (name.to_owned(), vec![4, width]));
     let foreign = "Stable Diffusion 1.5 or 2, rank 4, in the names of kohya; Safelight does not support models of this family";
     let used = "use it with `safelight generate --lora`";
-    let unused = "a CLIP-G text encoder; no model that Safelight runs uses it";
+    let unused = "a CLIP-H text encoder; no model that Safelight runs uses it";
     for (tensors, part) in [
         (two("input_blocks_1_1_proj_in"), foreign),
         (two("double_blocks_0_img_attn_proj"), used),

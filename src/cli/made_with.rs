@@ -297,7 +297,7 @@ fn lines(restored: &ForeignSettings) -> Vec<(String, String)> {
 
 /// Members of settings that [`lines`] does not name and that differ from what is usual.
 fn more_lines(all: &Value) -> impl Iterator<Item = (String, String)> {
-    const NAMED: &str = "model model_2 model_hash prompt negative_prompt prompt_weights has_prompt_weights width height num_frames secs sections fps seed num_steps guidance_scale cfg_scale cfg_scale_2 distilled_guidance shift sampler sigma_schedule strength second_pass section_order window step_cache has_random_seed loras tool output family notes from_image memory";
+    const NAMED: &str = "model model_2 model_hash prompt negative_prompt prompt_weights width height num_frames secs sections fps seed num_steps guidance_scale cfg_scale cfg_scale_2 distilled_guidance shift sampler sigma_schedule strength second_pass section_order window step_cache has_random_seed loras tool output family notes from_image memory";
     let usual = [
         ("batch_size", json!(1)),
         ("fit", json!(ResizeMode::default())),

@@ -6,7 +6,7 @@
 use crate::job::prompt::{
     self, BracketUse, LongestText, PromptError, PromptTimeline, WildcardFolders,
 };
-use crate::tokens::{TextReader, TextTokenizer};
+use crate::tokens::{CHUNK_TOKENS, CLIP_TOKENS, TextReader, TextTokenizer};
 
 /// Prompts of one count that are looked at, the longest first.
 const MAX_PROMPTS: usize = 32;
@@ -31,6 +31,7 @@ pub struct TokenCount {
     pub name: &'static str,
     /// Of the longest text that it reads.
     pub tokens: usize,
+    /// That of all chunks, for texts in chunks.
     pub limit: usize,
     /// No tokenizer was at hand, so this is a guess.
     pub is_estimate: bool,
@@ -78,7 +79,7 @@ impl TokenCounter {
             let first = self.open.first().filter(|_| is_counted);
             let mut measure = |text: &str| match first {
                 Some((reader, tokenizer)) => {
-                    tokens_of(reader, tokenizer.as_ref(), request.brackets, text)
+                    tokens_of(reader, tokenizer.as_ref(), request.brackets, text)[0]
                 }
                 None => text.len(),
             };
@@ -110,8 +111,9 @@ impl TokenCounter {
         for (encoder, (reader, tokenizer)) in count.encoders.iter_mut().zip(&self.open) {
             encoder.is_estimate = tokenizer.is_none();
             for text in &texts {
-                let tokens = tokens_of(reader, tokenizer.as_ref(), request.brackets, text);
+                let [tokens, limit] = tokens_of(reader, tokenizer.as_ref(), request.brackets, text);
                 encoder.tokens = encoder.tokens.max(tokens);
+                encoder.limit = encoder.limit.max(limit);
             }
         }
     }
@@ -146,17 +148,27 @@ impl TokenCount {
     }
 }
 
+/// Number of tokens of a text, and of those that the encoder reads.
 fn tokens_of(
     reader: &TextReader,
     tokenizer: Option<&TextTokenizer>,
     brackets: BracketUse,
     text: &str,
-) -> usize {
+) -> [usize; 2] {
     let (prepared, around) = reader.prepared(brackets.parts(text));
-    tokenizer
+    if reader.has_chunks()
+        && let Some(tokenizer) = tokenizer
+        && let Ok(chunks) = tokenizer.clip_chunks(&prepared, brackets, &[])
+    {
+        let marks = CLIP_TOKENS as usize - CHUNK_TOKENS;
+        let tokens = chunks.iter().map(|chunk| chunk.len() + marks).sum();
+        return [tokens, chunks.len() * CLIP_TOKENS as usize];
+    }
+    let tokens = tokenizer
         .and_then(|tokenizer| tokenizer.count(&prepared).ok())
         .map_or_else(
             || text.chars().count().div_ceil(LETTERS_A_TOKEN) + 1,
             |tokens| tokens.saturating_sub(around),
-        )
+        );
+    [tokens, reader.limit]
 }

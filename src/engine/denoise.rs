@@ -56,6 +56,8 @@ pub struct ModelCall {
     pub step: usize,
     pub num_steps: usize,
     pub timestep: f32,
+    /// Noise level.
+    pub sigma: f32,
     /// Timestep with diffusers' dtype: `()`
     pub timestep_tensor: Tensor,
 }
@@ -255,6 +257,7 @@ pub fn walk(
             step: solver.step_of(index).saturating_sub(wanted.start),
             num_steps: wanted.len(),
             timestep: solver.timestep(index),
+            sigma: solver.sigmas()[index],
             timestep_tensor: solver.timesteps().get(index as i64),
         };
         capture.put(call.name("timestep"), &call.timestep_tensor);

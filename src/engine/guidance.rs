@@ -277,6 +277,12 @@ impl<C> GuidedPasses<C> {
                 let difference = at_most(difference, longest);
                 uncond + projected(&difference, cond, eta) * scale
             }
+            Guider::Rescale { share } => {
+                let guided = uncond + (cond - uncond) * scale;
+                let deviation = |xs: &Tensor| xs.std_dim(own_axes(xs), true, true);
+                let factor = deviation(cond) / deviation(&guided);
+                guided * (factor * share + (1.0 - share))
+            }
         }
     }
 }

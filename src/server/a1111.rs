@@ -7,7 +7,7 @@ use std::sync::PoisonError;
 use axum::Json;
 use axum::extract::State;
 use axum::routing::{get, post};
-use safelight_core::job::prompt::check_length;
+use safelight_core::job::prompt::{PromptWeights, check_length};
 use safelight_core::job::{GenerateForm, SamplerKind, SigmaSchedule, random_seed};
 use safelight_core::model::ModelSpec;
 use safelight_core::restore::ForeignSettings;
@@ -126,7 +126,7 @@ impl ImagesOrder {
             tool: "A1111".to_owned(),
             prompt: Some(self.prompt.clone()),
             negative_prompt: Some(self.negative_prompt.clone()),
-            has_prompt_weights: true,
+            prompt_weights: PromptWeights::A1111,
             seed: self.seed.and_then(|seed| seed.try_into().ok()),
             num_steps: self.steps,
             cfg_scale: self.cfg_scale,

@@ -42,7 +42,7 @@ fn details_show_loras_strength_images_mask_and_the_negative_prompt() {
 fn every_value_that_is_not_as_usual_is_shown_and_all_details_are_copied_as_text() {
     let request = serde_json::json!({
         "model": "flux", "computer": "me@box", "prompt": "a red boat, (wet:1.2)", "prompt_template": "a {red|blue} boat", "seed": 7,
-        "num_frames": 1, "num_steps": 12, "sampler": "euler", "guidance_scale": 3.5, "prompt_weights": true,
+        "num_frames": 1, "num_steps": 12, "sampler": "euler", "guidance_scale": 3.5, "prompt_weights": "comfyui",
         "true_cfg_scale": 2.0, "guidance_range": "0.1-0.8", "start_step": 2, "end_step": 10, "batch_size": 4,
         "step_cache": {"kind": "teacache", "threshold": 0.15}, "keeps_unmasked": true, "fit": "crop",
         "dtype": "auto", "vae_tile": 512, "companions": {"vae": "/m/other-vae.safetensors"},
@@ -55,7 +55,7 @@ fn every_value_that_is_not_as_usual_is_shown_and_all_details_are_copied_as_text(
         "Prompt: a red boat, (wet:1.2)",
         "Computer: me@box",
         "Prompt as written: a {red|blue} boat",
-        "Prompt weights: on",
+        "Prompt weights: comfyui",
         "CFG scale: 2",
         "Guidance range: 0.1-0.8",
         "First step: 2",

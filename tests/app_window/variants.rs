@@ -65,6 +65,7 @@ fn a_guider_with_its_numbers_and_the_guided_part_are_chosen_where_there_is_guida
             "Skip layers",
             &["Skip scale", "Skipping from", "Skipping to"],
         ),
+        ("Rescaled CFG", &["Rescale"]),
         ("CFG-Zero*", &["Zero-init steps"]),
     ] {
         bench.choose("Guider", guider);

@@ -44,7 +44,7 @@ fn three() -> Vec<ForeignSettings> {
         settings(
             "Save Image (node 20)",
             "a boat",
-            "sd_xl_base_1.0.safetensors",
+            "stable_cascade.safetensors",
         ),
     ]
 }
@@ -55,7 +55,7 @@ fn a_workflow_with_several_results_shows_what_each_makes_and_lacks() {
     bench.assert_shows("flow.json makes 3 results|Save Image (node 9)|a red fox");
     bench.assert_shows("Flux · 640 × 832, 9 steps");
     bench.assert_shows("It needs an image or video that is not in the file");
-    bench.assert_shows("The model sd_xl_base_1.0.safetensors is not on this computer|Queue 1 of 3");
+    bench.assert_shows("The model stable_cascade.safetensors is not on this computer|Queue 1 of 3");
     bench.assert_shows("2 notes");
 }
 

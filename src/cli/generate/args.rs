@@ -5,8 +5,8 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use clap::builder::BoolishValueParser;
 use safelight_core::files::{MAX_TEXT_BYTES, read_text_bounded};
+use safelight_core::job::prompt::PromptWeights;
 use safelight_core::job::{
     ChosenImage, ChosenLora, ControlInput, DeviceChoice, DtypeChoice, FormControl, GenerateForm,
     GridAxis, InputMedia, JobError, JobOptions, LoraChoice, PartialSampling, PreviewChoice,
@@ -113,9 +113,9 @@ pub struct GenerateArgs {
     /// Maximum number of prompt tokens, for models where it can be set [default: the model's own]
     #[arg(long, value_name = "N")]
     pub max_sequence_length: Option<u32>,
-    /// Weights of words in the prompts, such as (word:1.2), as in ComfyUI: on or off [default: the setting, or that of --from]
-    #[arg(long, value_name = "ON|OFF", value_parser = BoolishValueParser::new())]
-    pub prompt_weights: Option<bool>,
+    /// Weights of words in the prompts, such as (word:1.2): comfyui, a1111 or off [default: the setting, or that of --from]
+    #[arg(long, value_name = "RULE")]
+    pub prompt_weights: Option<PromptWeights>,
     /// Seed; the same seed gives the same result on any device. -1 is a new one each time [default: -1, or that of --from]
     #[arg(long, value_name = "N")]
     pub seed: Option<SeedChoice>,

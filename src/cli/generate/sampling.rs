@@ -20,7 +20,7 @@ pub struct SamplingArgs {
     /// CFG scale of models with distilled guidance (Flux, FramePack): 1 = off; above 1 the negative prompt is used and steps take twice as long
     #[arg(long, value_name = "X")]
     true_cfg: Option<f64>,
-    /// Guider for guidance above 1: cfg, cfg_zero:STEPS (CFG-Zero*: zero-init steps, rescaled negative prediction), apg:ETA:THRESHOLD:MOMENTUM against oversaturation at high scales, or slg:BLOCKS:SCALE:RANGE (skip-layer guidance), which works at any scale and takes one more pass [default: cfg]
+    /// Guider for guidance above 1: cfg, cfg_zero:STEPS (CFG-Zero*: zero-init steps, rescaled negative prediction), apg:ETA:THRESHOLD:MOMENTUM against oversaturation at high scales, rescale:SHARE against contrast that a high scale exaggerates, or slg:BLOCKS:SCALE:RANGE (skip-layer guidance), which works at any scale and takes one more pass [default: cfg]
     #[arg(long, value_name = "NAME[:X]")]
     guider: Option<Guider>,
     /// Range of steps with guidance above 1, such as 0.1-0.8; the others take half the time [default: 0-1, all]

@@ -19,6 +19,7 @@ mod prelude;
 pub mod qwen_image;
 pub mod qwen_image_21;
 mod registry;
+pub mod sdxl;
 mod single;
 mod table;
 // A family that lives in one folder of the tests. Releases are built without.

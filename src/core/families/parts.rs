@@ -10,12 +10,15 @@ use crate::library::component_search::wanted::{
 };
 use crate::model::{CatalogError, ControlUse, ModelComponent, SizeLimits};
 use crate::networks::{
-    ClipTextConfig, KlVaeConfig, LanguageConfig, LanguageKeys, LanguageKind, LanguageUse,
-    NetworkConfig as _, PartKind, T5Config, T5Keys, T5Kind, WanVaeConfig, clip_text,
+    ClipConfig, ClipKind, ClipL, ClipTextConfig, ClipTextKeys, KlVaeConfig, LanguageConfig,
+    LanguageKeys, LanguageKind, LanguageUse, NetworkConfig as _, PartKind, T5Config, T5Keys,
+    T5Kind, WanVaeConfig,
 };
 
 /// The files to get where a part is missing or wrong.
 const CLIP_L: &str = "clip_l.safetensors from comfyanonymous/flux_text_encoders";
+const CLIP_G: &str = "clip_g.safetensors from Comfy-Org/stable-diffusion-3.5-fp8";
+const SDXL_VAE: &str = "sdxl_vae.safetensors from stabilityai/sdxl-vae";
 const T5: &str = "t5xxl_fp16.safetensors from comfyanonymous/flux_text_encoders";
 const FLUX_VAE: &str = "ae.safetensors from black-forest-labs/FLUX.1-schnell";
 pub(super) const FLUX2_VAE: &str = "flux2-vae.safetensors from Comfy-Org/flux2-dev";
@@ -61,6 +64,12 @@ pub(super) fn flux_vae(expected: i64) -> ComponentQuery<'static> {
         (&["ae", "flux_vae", "flux_ae", "vae"], "ae"),
         |_| true,
     )
+}
+
+/// SDXL's autoencoder, for latents of `expected` channels.
+pub(super) fn sdxl_vae(expected: i64) -> ComponentQuery<'static> {
+    let usual = &["sdxl_vae", "sdxl-vae-fp16-fix", "sdxl_vae_fp16_fix", "vae"];
+    kl_vae(expected, "an SDXL VAE", SDXL_VAE, (usual, "vae"), |_| true)
 }
 
 /// FLUX.2's autoencoder with normed latents, of `expected` channels.
@@ -316,28 +325,45 @@ fn kind_in(weights: &WeightSet) -> Option<LanguageKind> {
 
 /// The CLIP-L that gives a transformer the pooled text, of `width` numbers.
 pub(super) fn clip_l(component: ModelComponent, width: i64) -> ComponentQuery<'static> {
+    clip::<ClipL>(component, (width, "pooled_projection_dim"))
+}
+
+/// The CLIP whose states or pooled text a denoiser reads. `width`: of them, and what the denoiser's config calls it.
+pub(super) fn clip<K: ClipKind + 'static>(
+    component: ModelComponent,
+    (width, by): (i64, &'static str),
+) -> ComponentQuery<'static> {
     let is_first = component == ModelComponent::TextEncoder;
+    let (what, example, usual): (_, _, &[&str]) = match (K::IS_PROJECTED, is_first) {
+        (true, _) => (
+            "a CLIP-G text encoder",
+            CLIP_G,
+            &["clip_g", "text_encoder_2"],
+        ),
+        (false, true) => ("a CLIP-L text encoder", CLIP_L, &["clip_l", "text_encoder"]),
+        (false, false) => (
+            "a CLIP-L text encoder",
+            CLIP_L,
+            &["clip_l", "text_encoder_2"],
+        ),
+    };
     ComponentQuery {
         component,
         part: PartKind::Clip,
-        what: "a CLIP-L text encoder".to_owned(),
+        what: what.to_owned(),
         kind: "a CLIP text encoder",
-        example: CLIP_L,
-        usual: if is_first {
-            &["clip_l", "text_encoder"]
-        } else {
-            &["clip_l", "text_encoder_2"]
-        },
+        example,
+        usual,
         word: "clip",
-        is_in: |weights| clip_text::prefix(&weights.names()).is_some(),
+        is_in: |weights| ClipTextKeys::detect::<K>(&weights.names()).is_some(),
         fits: Box::new(move |weights, place| {
-            let config = ClipTextConfig::read(place)?;
+            let config = ClipConfig::<K>::read(place)?;
             let what = ["a CLIP text encoder", "hidden_size"];
-            let widths = [width, config.hidden_size];
-            check_width(what, "pooled_projection_dim", widths, CLIP_L, place)?;
+            check_width(what, by, [width, config.hidden_size], example, place)?;
             config.check_weights(weights)
         }),
-        tokenizer: Some(WantedTokenizer {
+        // CLIP-G reads CLIP-L's tokens.
+        tokenizer: (!K::IS_PROJECTED).then_some(WantedTokenizer {
             what: "the tokenizer of CLIP",
             example: TOKENIZERS[usize::from(!is_first)],
             folders: if is_first {

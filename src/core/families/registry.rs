@@ -4,7 +4,8 @@ use super::def::FamilyDef;
 #[cfg(debug_assertions)]
 use super::toy;
 use super::{
-    chroma, flux, flux2, flux3, framepack, krea2, ltx2, qwen_image, qwen_image_21, wan, z_image,
+    chroma, flux, flux2, flux3, framepack, krea2, ltx2, qwen_image, qwen_image_21, sdxl, wan,
+    z_image,
 };
 use crate::model::ModelFamily;
 
@@ -22,6 +23,7 @@ static FAMILIES: &[&dyn FamilyDef] = &[
     &chroma::ChromaFamily,
     &qwen_image_21::QwenImage21Family,
     &qwen_image::QwenImageFamily,
+    &sdxl::SdxlFamily,
     &flux::FluxFamily,
 ];
 

@@ -11,7 +11,7 @@ use super::ModelFamily;
 use super::def::{ControlNets, ExpertRules, FamilyDef, FindImagePrompts, PublishedNetwork};
 use super::foreign::{foreign_part, refusal};
 use super::parts::image_limits;
-use super::table::{LoraTable, SingleTransformerFamily, StageNeeds, VariantHints};
+use super::table::{LoraTable, SingleTransformerFamily, StageNeeds, TextNetwork, VariantHints};
 use crate::footprint::autoencoder::image;
 use crate::footprint::text::{redux, siglip};
 use crate::footprint::{NetworkReader, PlannedJob, PlannedNetwork, StageFootprint};
@@ -25,16 +25,15 @@ use crate::library::{
     ComponentLibrary, ControlNetwork, component_search, scan, storage, tensor_kind,
 };
 use crate::lora::{self, LayerTable, LoraTarget, of_transformer};
-use crate::model::choices::SamplerKind;
 use crate::model::configs::ModelIndex;
-use crate::model::facts::{ModelFacts, ModelVariant, SchedulerDefaults, TransformerShape};
+use crate::model::facts::{ModelFacts, ModelVariant, TransformerShape};
 use crate::model::{
     CatalogError, ComponentOverrides, ModelComponent, ModelFiles, ModelSpec, SizeLimits,
 };
 use crate::networks::dialects::TensorKeys;
 use crate::networks::{
     ClipVisionConfig, DeclaredConfig as _, DenoiserConfig as _, NetworkConfig as _, PartKind,
-    ReduxConfig, SchedulerConfig, Schema, SiglipConfig, TransformerConfig,
+    ReduxConfig, Schema, SiglipConfig, TransformerConfig,
 };
 use crate::tokens::TextReader;
 
@@ -54,6 +53,7 @@ impl<F: SingleTransformerFamily> FamilyDef for F {
 
     fn text_readers(&self, spec: &ModelSpec) -> Vec<TextReader> {
         let encoders = F::TABLE.text_encoders.iter().enumerate();
+        let encoders = encoders.filter(|(_, encoder)| encoder.network != TextNetwork::ClipG);
         let readers = encoders.filter_map(|(number, encoder)| {
             let (name, limit) = (encoder.name, (encoder.limit)(spec.guidance));
             if number == 0 {
@@ -192,11 +192,17 @@ impl<F: SingleTransformerFamily> FamilyDef for F {
             return (experts.assemble)(place, companions, library);
         }
         let config = whole_transformer::<F>(place, weights)?;
-        let variant = variant_of::<F>(&config, place);
+        let names = names_around(place);
+        let names = names.each_ref().map(String::as_str);
+        let hints = VariantHints::of_names(&names);
+        let variant = (F::TABLE.variant)(&config, &hints);
         let variant = variant.map_err(|what| CatalogError::unsupported(what, place))?;
         config.check_weights(weights)?;
         let sigmas = (F::TABLE.sample_sigmas)(variant.name);
+        let [predicts_v, zero_terminal_snr] = (F::TABLE.predicts_v)(weights, &hints);
         let mut files = ModelFiles {
+            predicts_v,
+            zero_terminal_snr,
             transformer: place.to_owned(),
             sample_sigmas: sigmas.map(<[f32]>::to_vec),
             ..ModelFiles::default()
@@ -216,7 +222,10 @@ impl<F: SingleTransformerFamily> FamilyDef for F {
             return (experts.variant_at)(place);
         }
         let config = read_config::<F>(place).ok()?;
-        Some(variant_of::<F>(&config, place).ok()?.name)
+        let names = names_around(place);
+        let names = names.each_ref().map(String::as_str);
+        let variant = (F::TABLE.variant)(&config, &VariantHints::of_names(&names));
+        Some(variant.ok()?.name)
     }
 
     fn is_published_part(
@@ -288,11 +297,9 @@ impl<F: SingleTransformerFamily> FamilyDef for F {
             // One that cannot be read is an error where it is loaded.
             let weights = files.path(component).map(WeightSet::open);
             if let (Some(network), Some(Ok(weights))) = (network, weights) {
-                let keys = weights.tensors.keys().map(String::as_str);
-                let prefix = lora::text_encoder_prefix(network, keys);
-                tables.push(LayerTable::new(network, prefix, &|name| {
-                    weights.shape(name)
-                }));
+                let keys = lora::text_encoder_keys(network, &weights.names());
+                let shape = |name: &str| weights.shape(&keys.file_key(name));
+                tables.push(LayerTable::new(network, &shape));
             }
         }
         Ok(tables)
@@ -356,18 +363,10 @@ pub(super) fn whole_transformer<F: SingleTransformerFamily>(
     read_config::<F>(place)
 }
 
-/// The variant of a transformer by its config and the names of the model and of the folder around it.
-fn variant_of<F: SingleTransformerFamily>(
-    config: &F::Config,
-    place: &Path,
-) -> Result<ModelVariant, String> {
+/// Names of a model and of the folder around it.
+fn names_around(place: &Path) -> [String; 2] {
     let folder = place.parent().map(scan::model_name).unwrap_or_default();
-    let hints = VariantHints {
-        class: None,
-        is_distilled: None,
-        names: &[&model_name(place), &folder],
-    };
-    (F::TABLE.variant)(config, &hints)
+    [model_name(place), folder]
 }
 
 fn is_one_of(parts: &[ComponentQuery<'_>], component: ModelComponent, place: &Path) -> bool {
@@ -411,9 +410,7 @@ fn check<F: SingleTransformerFamily>(
 ) -> Result<ModelFacts, CatalogError> {
     let table = F::TABLE;
     let scheduler = files.scheduler.as_deref();
-    let scheduler = scheduler
-        .map(SchedulerConfig::read_flow_match_euler)
-        .transpose()?;
+    let schedule = scheduler.map(table.read_schedule).transpose()?;
     let bytes = wanted::check_model(
         files,
         &[&files.transformer],
@@ -433,13 +430,7 @@ fn check<F: SingleTransformerFamily>(
             max_references: variant.max_references,
             ..image_limits(factor)
         },
-        schedule: scheduler.map(|scheduler| SchedulerDefaults {
-            sampler: SamplerKind::Euler,
-            // One that depends on the number of tokens is no default.
-            shift: scheduler
-                .stated_shift()
-                .filter(|_| !scheduler.use_dynamic_shifting),
-        }),
+        schedule,
         bytes,
     };
     (table.complete)(config, files, &mut facts)?;
@@ -475,7 +466,7 @@ pub(super) fn transformer_table<F: SingleTransformerFamily>(
     let keys = TensorKeys::<F::Config>::of(|key| weights.has(key));
     let shape = |name: &str| weights.shape(&keys.file_key(name));
     let target = family.lora_target(keys.is_diffusers);
-    Ok(LayerTable::new(target, "", &shape))
+    Ok(LayerTable::new(target, &shape))
 }
 
 /// The ControlNet of config `C` with these weights at a place, as `describe` says of its config; `None` where it is another

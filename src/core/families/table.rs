@@ -13,11 +13,13 @@ use crate::formats::weights::WeightSet;
 use crate::job::Stage;
 use crate::library::component_search::wanted::ComponentQuery;
 use crate::lora::{self, LayerTable, LoraCoverage, LoraTarget};
-use crate::model::facts::{ModelFacts, ModelVariant, TransformerShape};
+use crate::model::choices::SamplerKind;
+use crate::model::facts::{ModelFacts, ModelVariant, SchedulerDefaults, TransformerShape};
 use crate::model::{CatalogError, GuidanceMode, LoraSignature, ModelFiles, SharedLoraNames};
 use crate::networks::{
-    ClipTextConfig, DenoiserConfig, KlVaeConfig, LanguageKind, LanguageUse, NetworkConfig,
-    Qwen3VisionConfig, QwenVisionConfig, T5Config, T5Kind, TransformerConfig, WanVaeConfig,
+    ClipG, ClipGTextConfig, ClipL, ClipTextConfig, DenoiserConfig, KlVaeConfig, LanguageKind,
+    LanguageUse, NetworkConfig, Qwen3VisionConfig, QwenVisionConfig, SchedulerConfig, T5Config,
+    T5Kind, TransformerConfig, WanVaeConfig,
 };
 use crate::tokens::{CLIP_TOKENS, TextRule};
 
@@ -59,6 +61,10 @@ pub(super) struct FamilyTable<C: 'static> {
     pub complete: fn(&C, &ModelFiles, &mut ModelFacts) -> Result<(), CatalogError>,
     /// Sigmas that a variant was distilled to, for files that do not state them.
     pub sample_sigmas: fn(&str) -> Option<&'static [f32]>,
+    /// Returns whether a single file predicts v, and whether its noisiest level has nothing of the image.
+    pub predicts_v: fn(&WeightSet, &VariantHints<'_>) -> [bool; 2],
+    /// Checks a scheduler's folder, for the defaults in it.
+    pub read_schedule: fn(&Path) -> Result<SchedulerDefaults, CatalogError>,
     /// Needs of a stage, one network after the other; `None` where they are those that every family has.
     pub needs: fn(&PlannedJob<'_>, Stage) -> Option<StageNeeds>,
     pub experts: Option<ExpertRules>,
@@ -114,7 +120,16 @@ pub(super) struct VariantHints<'a> {
     pub names: &'a [&'a str],
 }
 
-impl VariantHints<'_> {
+impl<'a> VariantHints<'a> {
+    /// Hints of a model that is no diffusers folder.
+    pub fn of_names(names: &'a [&'a str]) -> Self {
+        Self {
+            class: None,
+            is_distilled: None,
+            names,
+        }
+    }
+
     /// The first answer that a name gives.
     pub fn first<T>(&self, says: impl Fn(&str) -> Option<T>) -> Option<T> {
         self.names.iter().find_map(|name| says(name))
@@ -136,6 +151,17 @@ impl<C: TransformerConfig + Default> FamilyTable<C> {
         published: |_| C::default(),
         complete: |_, _, _| Ok(()),
         sample_sigmas: |_| None,
+        predicts_v: |_, _| [false; 2],
+        read_schedule: |folder| {
+            let scheduler = SchedulerConfig::read_flow_match_euler(folder)?;
+            Ok(SchedulerDefaults {
+                sampler: SamplerKind::Euler,
+                // One that depends on the number of tokens is no default.
+                shift: scheduler
+                    .stated_shift()
+                    .filter(|_| !scheduler.use_dynamic_shifting),
+            })
+        },
         needs: |_, _| None,
         experts: None,
         image_prompts: None,
@@ -172,6 +198,13 @@ impl FamilyVae {
             let config = KlVaeConfig::read(place)?;
             Ok((config.latent_channels, config.spatial_factor()))
         },
+    };
+    /// SDXL's.
+    pub const SDXL: Self = Self {
+        wanted: parts::sdxl_vae,
+        published: |_| Arc::new(KlVaeConfig::of_four_channels()),
+        is_published: |_, place| has_widths_of(&KlVaeConfig::of_four_channels(), place),
+        ..Self::FLUX
     };
     /// FLUX.2's, with normed latents.
     pub const FLUX2: Self = Self {
@@ -210,9 +243,11 @@ fn has_widths_of(published: &KlVaeConfig, place: &Path) -> bool {
 }
 
 /// The kinds of text encoders.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 pub(super) enum TextNetwork {
     ClipL,
+    /// OpenCLIP's bigG, which reads the first text encoder's tokens.
+    ClipG,
     T5(T5Kind),
     Language(LanguageUse),
     /// With its vision transformer, where the file has one: models that make images of text alone run without.
@@ -276,7 +311,7 @@ impl TextNetwork {
     /// diffusers' class, where only one will do.
     pub const fn class(self) -> Option<&'static str> {
         match self {
-            Self::ClipL => Some("CLIPTextModel"),
+            Self::ClipL | Self::ClipG => Some("CLIPTextModel"),
             Self::T5(T5Kind::T5) => Some("T5EncoderModel"),
             Self::T5(T5Kind::Umt5) => Some("UMT5EncoderModel"),
             Self::Language(_) | Self::VisionLanguage(_) => None,
@@ -291,6 +326,7 @@ impl TextNetwork {
     ) -> Result<(), CatalogError> {
         match self {
             Self::ClipL => reader.read::<ClipTextConfig>(part, place),
+            Self::ClipG => reader.read::<ClipGTextConfig>(part, place),
             Self::T5(kind) => reader.with_config(part, place, T5Config::read_as(kind, place)?),
             Self::Language(usage) => reader.with_config(part, place, usage.read(place)?),
             Self::VisionLanguage(usage) => {
@@ -311,7 +347,8 @@ impl TextNetwork {
         tokens: f64,
     ) -> Option<StageFootprint> {
         match self {
-            Self::ClipL => clip_text(job, part),
+            Self::ClipL => clip_text::<ClipL>(job, part),
+            Self::ClipG => clip_text::<ClipG>(job, part),
             Self::T5(_) => t5(job, part, tokens),
             Self::Language(_) | Self::VisionLanguage(_) => language(job, part, tokens),
         }
@@ -321,6 +358,7 @@ impl TextNetwork {
     pub fn lora(self) -> Option<LoraTarget> {
         match self {
             Self::ClipL => Some(lora::CLIP),
+            Self::ClipG => Some(lora::CLIP_G),
             Self::T5(_) => Some(lora::T5),
             Self::Language(_) | Self::VisionLanguage(_) => None,
         }

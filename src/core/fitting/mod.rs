@@ -3,6 +3,7 @@
 mod card;
 mod check;
 mod controls;
+mod embeddings;
 mod listing;
 mod origin;
 mod prompt_loras;

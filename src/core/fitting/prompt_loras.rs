@@ -10,8 +10,8 @@ use crate::job::{FieldError, FormNotice, GenerateRequest, LoraChoice, tag_senten
 use crate::lora::{LayerTable, LoraFile};
 
 impl GenerateRequest {
-    /// Expands the prompts by [`Self::expand_prompts`], and moves the LoRAs that they name to the LoRAs of the job. Reads
-    /// the headers of the model and the LoRAs where there are any.
+    /// Expands the prompts by [`Self::expand_prompts`], moves the LoRAs that they name to the LoRAs of the job, and finds
+    /// their embeddings. Reads the headers of the model, the LoRAs and the embeddings where there are any.
     pub fn settle_prompts(
         &mut self,
         wildcards: &WildcardFolders,
@@ -22,6 +22,7 @@ impl GenerateRequest {
         let has_tags = templates.map(Option::is_none);
         let mut notices = self.expand_prompts(wildcards)?;
         notices.extend(self.take_prompt_loras(index, has_tags, is_new)?);
+        notices.extend(self.find_embeddings(index)?);
         Ok(notices)
     }
 

@@ -1,10 +1,11 @@
-//! LoRA files by the names that prompts, the command line and the settings of other programs give them.
+//! LoRA files by the names that prompts, the command line and the settings of other programs give them, and embeddings.
 
 use std::cell::OnceCell;
 use std::path::{Path, PathBuf};
 
 use icu_normalizer::ComposingNormalizerBorrowed;
 
+use super::embeddings::SHELF;
 use super::{find, fitting_plan};
 use crate::families::def_of;
 use crate::lora::LoraFile;
@@ -15,11 +16,12 @@ use crate::settings::{AppPaths, Settings};
 /// Files that are named to choose from.
 const MAX_LISTED: usize = 4;
 
-/// The LoRA files of this computer. Folders are searched at the first use.
+/// The LoRA and embedding files of this computer. Folders are searched at the first use.
 #[derive(Debug, Default)]
 pub struct LoraIndex {
     places: Option<(AppPaths, Settings)>,
     files: OnceCell<Vec<PathBuf>>,
+    embeddings: OnceCell<Vec<PathBuf>>,
 }
 
 impl From<Vec<PathBuf>> for LoraIndex {
@@ -27,6 +29,7 @@ impl From<Vec<PathBuf>> for LoraIndex {
         Self {
             places: None,
             files: files.into(),
+            embeddings: OnceCell::new(),
         }
     }
 }
@@ -36,7 +39,16 @@ impl LoraIndex {
         Self {
             places: Some((paths.clone(), settings.clone())),
             files: OnceCell::new(),
+            embeddings: OnceCell::new(),
         }
+    }
+
+    /// Files of embeddings, pickles included.
+    pub(super) fn embeddings(&self) -> &[PathBuf] {
+        self.embeddings.get_or_init(|| {
+            let places = self.places.as_ref();
+            places.map_or_else(Vec::new, |(paths, settings)| SHELF.files(paths, settings))
+        })
     }
 
     /// The file that `name` means, in folders of these names where it has any; the error is a sentence.

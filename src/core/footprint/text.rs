@@ -3,7 +3,7 @@
 use super::{PlannedJob, StageFootprint};
 use crate::footprint::PlannedNetwork;
 use crate::networks::{
-    ClipLayers, ClipTextConfig, LanguageConfig, ReduxConfig, SiglipConfig, T5Config,
+    ClipConfig, ClipKind, ClipLayers, LanguageConfig, ReduxConfig, SiglipConfig, T5Config,
 };
 
 /// Bytes of a number in f32.
@@ -32,8 +32,11 @@ pub(crate) fn t5(
 }
 
 /// CLIP's text half: 77 tokens.
-pub(crate) fn clip_text(job: &PlannedJob<'_>, part: PlannedNetwork) -> Option<StageFootprint> {
-    let (network, config) = job.configured::<ClipTextConfig>(part)?;
+pub(crate) fn clip_text<K: ClipKind + Send + Sync + 'static>(
+    job: &PlannedJob<'_>,
+    part: PlannedNetwork,
+) -> Option<StageFootprint> {
+    let (network, config) = job.configured::<ClipConfig<K>>(part)?;
     let size = job.number_bytes() as f64;
     let [width, wide] = [config.hidden_size, config.intermediate_size].map(|it| it as f64);
     let heads = config.num_attention_heads as f64;

@@ -53,6 +53,6 @@ pub use outpaint_video::{first_of, write_extended_video};
 pub use postprocess::{PostprocessKind, PostprocessRequest};
 pub use queue_file::{QueueFile, QueuedJob, QueuedState};
 pub use recipe::{Recipe, Stage};
-pub use request::{CARRIED_APP, GenerateRequest, PreviewChoice, PromptImage};
+pub use request::{CARRIED_APP, GenerateRequest, PreviewChoice, PromptEmbedding, PromptImage};
 pub use second_pass::{EnlargedPass, SecondPass};
 pub use sections::{SEEN_FRAMES, SectionFrames, VideoSections, WINDOW};

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-use super::prompt::BracketUse;
+use super::prompt::{BracketUse, PromptWeights};
 use super::{PreviewChoice, StepCache};
 use crate::memory::MemoryOptions;
 use crate::model::ModelFamily;
@@ -35,9 +35,9 @@ pub struct JobOptions {
     /// Every step is computed when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub step_cache: Option<StepCache>,
-    /// Weights such as `(word:1.2)` act, in families that have them. `None`: as the settings say; in a request, off.
+    /// Weights such as `(word:1.2)`, in families that have them. `None`: as the settings say; in a request, off.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub prompt_weights: Option<bool>,
+    pub prompt_weights: Option<PromptWeights>,
     /// Path of `capture.safetensors`, for comparisons with the reference.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub capture: Option<PathBuf>,
@@ -48,10 +48,11 @@ pub struct JobOptions {
 impl JobOptions {
     /// Meaning of brackets in the prompts of a job.
     pub fn bracket_use(&self, family: ModelFamily) -> BracketUse {
-        match self.prompt_weights {
-            Some(true) if family.has_prompt_weights => BracketUse::Weights,
-            Some(true) => BracketUse::Unescaped,
-            Some(false) | None => BracketUse::Text,
+        match self.prompt_weights.unwrap_or_default() {
+            PromptWeights::Off => BracketUse::Text,
+            _ if !family.has_prompt_weights => BracketUse::Unescaped,
+            PromptWeights::Comfy => BracketUse::Weights,
+            PromptWeights::A1111 => BracketUse::A1111,
         }
     }
 }

@@ -79,6 +79,9 @@ pub struct GenerateRequest {
     /// Image prompts, read after the text. The job's folder has copies.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub prompt_images: Vec<PromptImage>,
+    /// Embeddings that the prompts name, once these are settled.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub embeddings: Vec<PromptEmbedding>,
     #[serde(default)]
     pub fit: ResizeMode,
     /// Of the result, in pixels.
@@ -121,6 +124,14 @@ pub struct PromptImage {
     pub path: PathBuf,
     /// Factor of its tokens: 1 as the model was trained.
     pub strength: f64,
+}
+
+/// Embedding (textual inversion) in place of words.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PromptEmbedding {
+    /// As the prompts have it, without `embedding:`.
+    pub name: String,
+    pub path: PathBuf,
 }
 
 /// `FILE` or `FILE,STRENGTH`.

@@ -268,6 +268,15 @@ pub fn scope(layer: &str) -> LoraScope {
     }
 }
 
+/// Returns true if the name of a text encoder's layer says that the encoder is the second.
+pub fn is_of_second_encoder(layer: &str) -> bool {
+    let layer = layer.strip_prefix("base_model.model.").unwrap_or(layer);
+    let layer = layer.strip_prefix("text_encoders.").unwrap_or(layer);
+    ["lora_te2_", "text_encoder_2.", "clip_g."]
+        .iter()
+        .any(|start| layer.starts_with(start))
+}
+
 /// The names that a layer may have in a table: with dots as underscores and without the part before, longest
 /// first. A name before a dot is cut for certain: `transformer.blocks` is no `transformer_blocks`. Names with
 /// underscores alone cannot be cut safely, so all cuts are tried.

@@ -130,7 +130,7 @@ mod tests {
             assert!(roles.contains(&rule.role), "{rule:?}");
             assert!(rule.ends.iter().all(|end| !end.is_empty()), "{rule:?}");
         }
-        let sized = "input_blocks.4.1.transformer_blocks.0.attn2.to_k.weight";
-        assert!(models().any(|rule| rule.size == Some((sized, 1, 2048))));
+        let sized = "label_emb.0.0.weight";
+        assert!(models().any(|rule| rule.size == Some((sized, 1, 2560))));
     }
 }

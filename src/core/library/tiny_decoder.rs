@@ -46,7 +46,7 @@ fn doubt(place: &Path, family: ModelFamily, latent_channels: u64) -> Option<u8> 
     let own = &family.tiny_decoder;
     let is_own = says(own.words);
     if !keys.is_video {
-        let is_other = says(&["taesd", "sd3", "sdxl"]);
+        let is_other = says(&["taesd", "sd3"]);
         return (is_own || !is_other).then_some(u8::from(!is_own));
     }
     // Latents of other numbers of channels are one family's alone.

@@ -25,12 +25,12 @@ pub use delta::{LoraDelta, LoraFactor};
 pub use file::LoraFile;
 pub(crate) use names::of_transformer;
 pub use plan::{LoraPlan, LoraUpdate};
-pub use table::{CLIP, LayerTable, LoraTarget, RowRange, T5, TableLayer};
+pub use table::{CLIP, CLIP_G, LayerTable, LoraTarget, RowRange, T5, TableLayer};
 
 use crate::library::names as file_names;
 use crate::library::names::NoiseSide;
 use crate::model::choices::LoraChoice;
-use crate::networks::{clip_text, t5};
+use crate::networks::{ClipG, ClipL, ClipTextKeys, T5Keys};
 
 /// One of a model's transformers: some have one for steps of much noise and one for the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -107,15 +107,34 @@ impl CheckedLora {
     }
 }
 
-/// Prefix of a text encoder's layers in a file with these keys.
-pub fn text_encoder_prefix<'a>(
+/// Names of a text encoder's tensors in a file with these keys.
+pub fn text_encoder_keys<'a>(
     network: LoraTarget,
-    keys: impl Iterator<Item = &'a str> + Clone,
-) -> &'a str {
-    let prefix = if network == T5 {
-        t5::prefix(keys)
+    keys: &(impl Iterator<Item = &'a str> + Clone),
+) -> TextEncoderKeys {
+    let clip = if network == CLIP {
+        ClipTextKeys::detect::<ClipL>(keys)
+    } else if network == CLIP_G {
+        ClipTextKeys::detect::<ClipG>(keys)
     } else {
-        clip_text::prefix(&keys)
+        None
     };
-    prefix.unwrap_or_default()
+    let t5 = || TextEncoderKeys::T5(T5Keys::of(keys).unwrap_or_default());
+    clip.map_or_else(t5, TextEncoderKeys::Clip)
+}
+
+/// Names of the tensors of one kind of text encoder.
+pub enum TextEncoderKeys {
+    Clip(ClipTextKeys),
+    T5(T5Keys),
+}
+
+impl TextEncoderKeys {
+    /// The file's name of the tensor that readers call `name`.
+    pub fn file_key(&self, name: &str) -> String {
+        match self {
+            Self::Clip(keys) => keys.file_key(name),
+            Self::T5(keys) => keys.file_key(name),
+        }
+    }
 }

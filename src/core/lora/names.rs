@@ -49,12 +49,32 @@ impl RowShare {
     }
 }
 
-/// The layers of CLIP's text encoder.
+/// The layers of CLIP's text encoders.
 pub(super) fn clip(_is_diffusers: bool) -> Vec<LayerNames> {
-    let attention = ["q_proj", "k_proj", "v_proj", "out_proj"];
-    let mut layers = attention.map(|part| format!("self_attn.{part}")).to_vec();
-    layers.extend(["mlp.fc1", "mlp.fc2", "layer_norm1", "layer_norm2"].map(str::to_owned));
-    plain("encoder.layers.{}.", &["text_model."], layers)
+    let list = "encoder.layers.{}.";
+    let layers = [
+        "self_attn.out_proj",
+        "mlp.fc1",
+        "mlp.fc2",
+        "layer_norm1",
+        "layer_norm2",
+    ];
+    let mut names = plain(list, &["text_model."], layers.map(str::to_owned).to_vec());
+    let parts = &["q_proj", "k_proj", "v_proj"];
+    let own = format!("{list}self_attn");
+    let thirds = parts.iter().zip(0..).flat_map(|(part, number)| {
+        ["text_model.", ""].map(|prefix| {
+            let name = format!("{prefix}{own}.{part}");
+            (name, RowShare::Of(3, number, 1))
+        })
+    });
+    names.push(LayerNames {
+        all: thirds.collect(),
+        own,
+        parts,
+        is_matrix: true,
+    });
+    names
 }
 
 /// The layers of T5 and of UMT5, which have the same names.

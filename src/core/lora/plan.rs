@@ -60,9 +60,13 @@ impl LoraPlan {
     fn add(&mut self, file: &LoraFile, tables: &[LayerTable], name: &str, parts: &LayerParts) {
         let is_text = keys::scope(name) == LoraScope::TextEncoder;
         let candidates = keys::candidates(name);
+        let is_second = keys::is_of_second_encoder(name);
+        let is_possible = |network: LoraTarget| {
+            network.is_text_encoder == is_text && network.is_second.is_none_or(|it| it == is_second)
+        };
         let mut of_scope = tables
             .iter()
-            .filter(|table| table.network.is_text_encoder == is_text)
+            .filter(|table| is_possible(table.network))
             .peekable();
         if is_text && of_scope.peek().is_none() {
             self.coverage.text_encoder += parts.len();

@@ -17,6 +17,9 @@ const MAX_BLOCKS: u64 = 10_000;
 pub struct LoraTarget {
     pub name: &'static str,
     pub is_text_encoder: bool,
+    /// True of the second of two text encoders whose layers have the same names, false of the first; `None` where
+    /// names are enough.
+    pub(crate) is_second: Option<bool>,
     /// Returns true if a layer of this name is one that only models have which look at images.
     pub(crate) of_images: fn(&str) -> bool,
     /// The layer of what is noised, where LoRAs may have more inputs than the model or fewer: those of a control image.
@@ -36,6 +39,7 @@ impl LoraTarget {
         Self {
             name,
             is_text_encoder: false,
+            is_second: None,
             of_images: |_| false,
             input: None,
             is_diffusers: false,
@@ -44,14 +48,22 @@ impl LoraTarget {
     }
 }
 
-/// CLIP's text encoder.
+/// CLIP-L.
 pub const CLIP: LoraTarget = LoraTarget {
     is_text_encoder: true,
+    is_second: Some(false),
     ..LoraTarget::transformer("clip", names::clip)
+};
+/// OpenCLIP's bigG.
+pub const CLIP_G: LoraTarget = LoraTarget {
+    name: "clip_g",
+    is_second: Some(true),
+    ..CLIP
 };
 /// T5, and UMT5, whose layers have the same names.
 pub const T5: LoraTarget = LoraTarget {
     name: "t5",
+    is_second: None,
     layers: names::t5,
     ..CLIP
 };
@@ -113,8 +125,7 @@ pub struct LayerTable {
 type ShapeOf<'a> = dyn Fn(&str) -> Option<Vec<u64>> + 'a;
 
 impl LayerTable {
-    /// `prefix`: the part before the names that the engine asks for, with its dot; `shape_of`: of those names.
-    pub fn new(network: LoraTarget, prefix: &str, shape_of: &ShapeOf<'_>) -> Self {
+    pub fn new(network: LoraTarget, shape_of: &ShapeOf<'_>) -> Self {
         let mut table = Self {
             network,
             layers: Vec::new(),
@@ -124,7 +135,7 @@ impl LayerTable {
             let is_in_blocks = names.own.contains("{}");
             for block in 0..if is_in_blocks { MAX_BLOCKS } else { 1 } {
                 let number = block.to_string();
-                let own = format!("{prefix}{}", names.own.replace("{}", &number));
+                let own = names.own.replace("{}", &number);
                 let Some(layer) = read_layer(&names, own, shape_of) else {
                     break;
                 };
@@ -149,7 +160,7 @@ impl LayerTable {
         let tensors = schema.into_tensors().into_iter();
         let shapes: BTreeMap<String, Vec<u64>> =
             tensors.map(|tensor| (tensor.name, tensor.shape)).collect();
-        Self::new(network, "", &|name| shapes.get(name).cloned())
+        Self::new(network, &|name| shapes.get(name).cloned())
     }
 
     pub fn find(&self, candidates: &[String]) -> Option<(&TableLayer, RowRange)> {

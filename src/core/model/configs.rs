@@ -79,11 +79,15 @@ impl ModelIndex {
         })
     }
 
-    /// Folder of a component: a tokenizer may be part of a processor for text and images.
+    /// Folder of a component: a tokenizer may be part of a processor for text and images, and a U-Net takes the place
+    /// of a transformer.
     pub(crate) fn folder_of<'a>(&self, component: &'a str) -> &'a str {
         let has = |name: &str| self.components.contains_key(name);
         if component == "tokenizer" && !has("tokenizer") && has("processor") {
             return "processor";
+        }
+        if component == "transformer" && !has("transformer") && has("unet") {
+            return "unet";
         }
         component
     }

@@ -47,6 +47,12 @@ pub struct ModelFiles {
     /// Sigmas of a model that was distilled to these; the schedule's own when absent.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub sample_sigmas: Option<Vec<f32>>,
+    /// Without a scheduler: the model predicts noise and image weighted by the noise level, not the noise.
+    #[serde(skip_serializing_if = "Not::not")]
+    pub predicts_v: bool,
+    /// Without a scheduler: the noisiest level has nothing of the image (zero terminal SNR).
+    #[serde(skip_serializing_if = "Not::not")]
+    pub zero_terminal_snr: bool,
     /// True if every token has a separate timestep, and a given first frame has timestep 0 (Wan 2.2 TI2V).
     pub expand_timesteps: bool,
     /// The model has layers for a control video, which see something in every job (Wan VACE).
@@ -79,6 +85,7 @@ impl ModelFiles {
             is_named.then(|| folder.join(name))
         };
         Self {
+            transformer: folder.join(index.folder_of("transformer")),
             transformer_2: named("transformer_2"),
             text_encoder_2: named("text_encoder_2"),
             tokenizer: folder.join(index.folder_of("tokenizer")),

@@ -22,6 +22,8 @@ named! {
         CfgZero = "cfg_zero", "CFG-Zero*";
         /// Removes the parallel component of the difference, which oversaturates (adaptive projected guidance).
         Apg = "apg", "APG";
+        /// Brought back to the standard deviation of the conditional answer, which high scales exceed (rescaled CFG).
+        Rescale = "rescale", "Rescaled CFG";
         /// Away from the answer of the transformer without some blocks, too, which is one more pass (skip-layer guidance).
         SkipLayers = "slg", "Skip layers";
     }
@@ -50,6 +52,10 @@ pub enum Guider {
         /// Factor of earlier differences that are added; negative values subtract.
         momentum: f64,
     },
+    Rescale {
+        /// Share of the rescaled prediction: 0 none, 1 all.
+        share: f64,
+    },
     SkipLayers {
         /// Blocks that the further pass leaves out.
         blocks: BlockSet,
@@ -65,6 +71,7 @@ impl Guider {
     pub const ETA: RangeInclusive<f64> = 0.0..=1.0;
     pub const LONGEST: RangeInclusive<f64> = 0.0..=10_000.0;
     pub const MOMENTUM: RangeInclusive<f64> = -0.95..=0.95;
+    pub const SHARE: RangeInclusive<f64> = 0.0..=1.0;
     pub const SKIP_SCALE: RangeInclusive<f64> = 0.0..=20.0;
 
     pub fn kind(self) -> GuiderKind {
@@ -72,6 +79,7 @@ impl Guider {
             Self::Cfg => GuiderKind::Cfg,
             Self::CfgZero { .. } => GuiderKind::CfgZero,
             Self::Apg { .. } => GuiderKind::Apg,
+            Self::Rescale { .. } => GuiderKind::Rescale,
             Self::SkipLayers { .. } => GuiderKind::SkipLayers,
         }
     }
@@ -121,6 +129,9 @@ impl Guider {
             ]
             .into_iter()
             .find_map(|(what, range, number)| range_problem(what, &range, "", number)),
+            Self::Rescale { share } => {
+                range_problem("the share of rescaled CFG", &Self::SHARE, "", share)
+            }
             Self::SkipLayers {
                 blocks,
                 scale,
@@ -148,6 +159,7 @@ impl From<GuiderKind> for Guider {
                 longest: 15.0,
                 momentum: -0.5,
             },
+            GuiderKind::Rescale => Self::Rescale { share: 0.7 },
             GuiderKind::SkipLayers => Self::SkipLayers {
                 blocks: BlockSet::single(USUAL_BLOCK),
                 scale: 2.8,
@@ -171,6 +183,7 @@ impl fmt::Display for Guider {
                 longest,
                 momentum,
             } => write!(f, "{name}:{eta}:{longest}:{momentum}"),
+            Self::Rescale { share } => write!(f, "{name}:{share}"),
             Self::SkipLayers {
                 blocks,
                 scale,
@@ -183,7 +196,7 @@ impl fmt::Display for Guider {
 impl FromStr for Guider {
     type Err = String;
 
-    /// `cfg`, `cfg_zero`, `cfg_zero:STEPS`, `apg`, `apg:ETA:LONGEST:MOMENTUM`, `slg` or `slg:BLOCKS:SCALE:PART`.
+    /// `cfg`, `cfg_zero`, `cfg_zero:STEPS`, `apg`, `apg:ETA:LONGEST:MOMENTUM`, `rescale`, `rescale:SHARE`, `slg` or `slg:BLOCKS:SCALE:PART`.
     fn from_str(text: &str) -> Result<Self, String> {
         let read = || -> Option<Self> {
             let mut parts = text.trim().split(':');
@@ -198,6 +211,9 @@ impl FromStr for Guider {
                     eta: eta.parse().ok()?,
                     longest: longest.parse().ok()?,
                     momentum: momentum.parse().ok()?,
+                },
+                (GuiderKind::Rescale, [share]) => Self::Rescale {
+                    share: share.parse().ok()?,
                 },
                 (GuiderKind::SkipLayers, [blocks, scale, part]) => Self::SkipLayers {
                     blocks: blocks.parse().ok()?,
@@ -323,6 +339,7 @@ mod tests {
             "apg:2:15:0",
             "apg:0:nan:0",
             "apg:0:15:-1",
+            "rescale:1.5",
         ] {
             assert!(wrong.parse::<Guider>().is_err(), "{wrong}");
         }

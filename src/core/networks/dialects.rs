@@ -87,6 +87,8 @@ pub struct TensorDialect {
     pub lists: &'static [BlockList],
     /// Names outside of all blocks; the first table that has a name counts.
     pub outer: &'static [&'static [NamePair]],
+    /// Beginnings of names, instead of lists; `outer` then has what follows them.
+    pub patterns: &'static [NamePair],
 }
 
 impl TensorDialect {
@@ -98,6 +100,7 @@ impl TensorDialect {
             marks,
             lists,
             outer: &[],
+            patterns: &[],
         }
     }
 
@@ -113,6 +116,7 @@ impl TensorDialect {
             marks,
             lists,
             outer,
+            patterns: &[],
         }
     }
 
@@ -123,7 +127,10 @@ impl TensorDialect {
     }
 
     fn rename(&self, name: &str) -> String {
-        renamed(name, self.lists, self.outer)
+        if self.patterns.is_empty() {
+            return renamed(name, self.lists, self.outer);
+        }
+        renamed_by_patterns(name, self.patterns, self.outer)
     }
 }
 
@@ -246,7 +253,11 @@ pub(super) fn renamed(name: &str, lists: &[BlockList], outer: &[&[NamePair]]) ->
 
 /// The name of a tensor in another dialect: its beginning by the first of `patterns` that it has, in which `*` is any
 /// component, and the rest by `inner`.
-pub(super) fn renamed_by_patterns(name: &str, patterns: &[NamePair], inner: &[NamePair]) -> String {
+pub(super) fn renamed_by_patterns(
+    name: &str,
+    patterns: &[NamePair],
+    inner: &[&[NamePair]],
+) -> String {
     let parts: Vec<&str> = name.split('.').collect();
     let found = patterns.iter().find_map(|(own, other)| {
         let own: Vec<&str> = own.split('.').collect();
@@ -263,7 +274,7 @@ pub(super) fn renamed_by_patterns(name: &str, patterns: &[NamePair], inner: &[Na
                 "*" => any.next().unwrap_or(part),
                 part => part,
             });
-            let rest = by_tables(&parts[own.len()..].join("."), &[inner]);
+            let rest = by_tables(&parts[own.len()..].join("."), inner);
             let rest = Some(&*rest).filter(|rest| !rest.is_empty());
             start.chain(rest).collect::<Vec<_>>().join(".")
         })

@@ -102,6 +102,7 @@ impl TransformerConfig for FramePackTransformerConfig {
                 HUNYUAN_SINGLE,
             ],
             outer: &[HUNYUAN_TEXT, HUNYUAN_OUTER],
+            patterns: &[],
         },
         // ComfyUI's names, which are the readers'.
         TensorDialect::own(

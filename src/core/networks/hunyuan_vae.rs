@@ -26,7 +26,7 @@ impl KlKind for HunyuanVae {
     const NAME: &'static str = "HunyuanVideo VAE";
     const IS_VIDEO: bool = true;
     const BLOCK_TYPES: [&'static str; 2] = ["HunyuanVideoDownBlock3D", "HunyuanVideoUpBlock3D"];
-    const SCALES_WITHOUT_CONFIG: (f64, Option<f64>) = (SCALING_FACTOR, None);
+    const SCALES_WITHOUT_CONFIG: &'static [(i64, f64, Option<f64>)] = &[(16, SCALING_FACTOR, None)];
 
     const DEFAULTS: (&'static [i64], i64, i64, f64) =
         (&[128, 256, 512, 512], 2, 16, SCALING_FACTOR);

@@ -10,6 +10,7 @@ mod config;
 mod declared;
 mod depth_anything;
 pub mod dialects;
+mod discrete_schedule;
 pub mod flux2_transformer;
 pub mod flux3_transformer;
 pub mod flux_control;
@@ -31,6 +32,7 @@ pub mod qwen_vision;
 mod redux;
 mod scheduler;
 mod schema;
+pub mod sdxl_unet;
 pub mod stream_blocks;
 pub mod t5;
 #[cfg(test)]
@@ -53,11 +55,15 @@ use config::{class_name, model_type};
 
 pub(crate) use crate::model::{DetectionRule, PartKind};
 pub use chroma_transformer::ChromaTransformerConfig;
-pub use clip_text::{ClipActivation, ClipLayers, ClipTextConfig};
+pub use clip_text::{
+    ClipActivation, ClipConfig, ClipG, ClipGTextConfig, ClipKind, ClipL, ClipLayers,
+    ClipTextConfig, ClipTextKeys,
+};
 pub use config::{AutoencoderConfig, NetworkConfig, config_path};
 pub(crate) use config::{check_epsilon, check_layers, check_sizes};
 pub use declared::DeclaredConfig;
 pub use depth_anything::{DEPTH_EDGE, DEPTH_FACTORS, DepthConfig, DepthNames};
+pub use discrete_schedule::{DiscreteScheduleConfig, PredictionType, TimestepSpacing};
 pub use flux_control::{FluxControlConfig, FluxControlKeys};
 pub use flux_transformer::{FluxTransformerConfig, FluxTransformerKeys};
 pub use flux2_transformer::{Flux2TransformerConfig, Flux2TransformerKeys};
@@ -77,6 +83,7 @@ pub use qwen3_vision::Qwen3VisionConfig;
 pub use redux::ReduxConfig;
 pub use scheduler::SchedulerConfig;
 pub use schema::{Schema, TensorRole, TensorSpec};
+pub use sdxl_unet::SdxlUnetConfig;
 pub use t5::{T5Config, T5Keys, T5Kind, T5Names};
 pub use tiny_decoder::{TinyDecoderConfig, TinyDecoderKeys, TinyDecoderLayers, TinyDecoderLevel};
 #[cfg(debug_assertions)]

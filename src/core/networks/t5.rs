@@ -258,11 +258,6 @@ impl T5Keys {
     }
 }
 
-/// Prefix of the names of `transformers` in a file.
-pub(crate) fn prefix<'a>(keys: impl Iterator<Item = &'a str>) -> Option<&'a str> {
-    prefix_before(keys, &[POSITIONS])
-}
-
 /// `encoder.block.3.layer.1.DenseReluDense.wo.weight` -> `blocks.3.ffn.fc2.weight`
 const WAN_AUTHORS: BlockList = BLOCKS.named(
     "blocks",

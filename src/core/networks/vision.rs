@@ -151,7 +151,8 @@ impl<K: VisionKind> NetworkConfig for VisionConfig<K> {
 
     fn check_spare(&self, weights: &WeightSet) -> Result<(), CatalogError> {
         let prefix = Self::prefix(&weights.names()).unwrap_or(USUAL_PREFIX);
-        self.layers().check_last(weights, prefix)
+        let layers = self.num_hidden_layers;
+        weights.no_more_layers(&format!("{prefix}encoder.layers.{layers}."), layers)
     }
 }
 
@@ -214,7 +215,7 @@ impl<K: VisionKind> VisionConfig<K> {
                 schema.conv("embeddings.patch_embedding", &kernel);
             }
             schema.add(POSITIONS, &[self.num_tokens(), hidden], TensorRole::Fixed);
-            self.layers().add_to(schema);
+            self.layers().add_to(schema, false);
             schema.norm("post_layernorm", hidden);
         });
         schema.renamed(|name| format!("{prefix}{name}"))

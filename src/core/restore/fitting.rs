@@ -82,7 +82,8 @@ impl ForeignSettings {
         };
         // The other program has expanded it already.
         form.set_literal_prompt(self.prompt.clone().unwrap_or_default());
-        form.options.prompt_weights = Some(self.has_prompt_weights);
+        form.options.prompt_weights = Some(self.prompt_weights);
+        notes.extend(self.prompt_notes(spec.family));
         self.guide(&mut form, spec, &mut odd);
         self.measure(&mut form, spec, &mut notes);
         self.time(&mut form, spec, &mut notes);
@@ -265,7 +266,7 @@ impl From<&crate::job::GenerateRequest> for ForeignSettings {
         Self {
             prompt: Some(request.prompt.clone()),
             negative_prompt: Some(request.negative_prompt.clone()),
-            has_prompt_weights: request.options.prompt_weights == Some(true),
+            prompt_weights: request.options.prompt_weights.unwrap_or_default(),
             model: Some(request.model.clone()),
             family: Some(request.family),
             seed: Some(request.seed),

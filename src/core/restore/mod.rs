@@ -5,7 +5,6 @@
 //! trusted: texts and nesting are bounded, and what cannot be understood is named or left out.
 
 mod a1111;
-mod a1111_weights;
 mod civitai;
 mod comfy_export;
 mod controls;

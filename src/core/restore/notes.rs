@@ -2,11 +2,13 @@
 
 use std::path::Path;
 
-use super::{ForeignSettings, a1111_weights, names};
-use crate::job::prompt;
+use super::{ForeignSettings, names};
+use crate::job::prompt::{self, PromptWeights};
 use crate::media::media_info;
+use crate::model::ModelFamily;
 use crate::restore::names::file_name;
 use crate::restore::short;
+use crate::tokens::EMBEDDING;
 
 /// Sentences of one file.
 const MAX_NOTES: usize = 32;
@@ -150,20 +152,14 @@ impl ForeignSettings {
         }
     }
 
-    /// Reads weights of words as the program does: as ComfyUI, or as A1111, whose weights are rewritten for ComfyUI.
+    /// Reads weights of words as the program does: as ComfyUI, or as A1111.
     fn read_weights(&mut self) {
         let texts = [&mut self.prompt, &mut self.negative_prompt];
         let mut texts: Vec<&mut String> = texts.into_iter().flatten().collect();
         match self.tool.as_str() {
-            "ComfyUI" | "SwarmUI" => self.has_prompt_weights = true,
+            "ComfyUI" | "SwarmUI" => self.prompt_weights = PromptWeights::Comfy,
             "A1111" | "Civitai" | "Forge" | "SD.Next" | "Fooocus" | "stable-diffusion.cpp" => {
-                self.has_prompt_weights = true;
-                for text in &mut texts {
-                    **text = a1111_weights::for_comfy(text);
-                }
-                if self.has_weights() {
-                    self.note("Prompt weights act as in ComfyUI, which is not quite as in A1111");
-                }
+                self.prompt_weights = PromptWeights::A1111;
             }
             "InvokeAI" => {
                 for text in &mut texts {
@@ -189,20 +185,35 @@ impl ForeignSettings {
     /// Names tags that are still in the prompts: most programs encode them as words.
     fn note_tags(&mut self) {
         let texts = [&self.prompt, &self.negative_prompt].into_iter().flatten();
-        let tags = texts.flat_map(|text| {
-            let embeddings = text.split([' ', ',', '\n', '(', ')']);
-            let embeddings = embeddings.filter(|word| word.starts_with("embedding:"));
-            prompt::tags(text).chain(embeddings)
-        });
-        let tags = tags.take(MAX_ALIKE);
-        let tags: Vec<String> = tags.map(short).collect();
-        if !tags.is_empty() {
-            let tags = tags.join(", ");
-            self.note(format!(
-                "Tags in the prompt are not used and stay in it as text: {tags}"
-            ));
+        let note = unused(texts.flat_map(|text| prompt::tags(text)));
+        if let Some(note) = note {
+            self.note(note);
         }
     }
+
+    /// Notes on embeddings and weights that a model of this family reads in another way or not at all.
+    pub(super) fn prompt_notes(&self, family: ModelFamily) -> Vec<String> {
+        let mut notes = Vec::new();
+        if family.has_prompt_chunks {
+            return notes;
+        }
+        let texts = [&self.prompt, &self.negative_prompt].into_iter().flatten();
+        let words = texts.flat_map(|text| text.split([' ', ',', '\n', '(', ')']));
+        notes.extend(unused(words.filter(|word| word.starts_with(EMBEDDING))));
+        let is_a1111 = self.prompt_weights == PromptWeights::A1111;
+        if is_a1111 && family.has_prompt_weights && self.has_weights() {
+            let note = "Prompt weights scale states as in ComfyUI, which is not quite as in A1111";
+            notes.push(note.to_owned());
+        }
+        notes
+    }
+}
+
+/// A note on tags of a prompt that are not used.
+fn unused<'a>(tags: impl Iterator<Item = &'a str>) -> Option<String> {
+    let tags: Vec<String> = tags.take(MAX_ALIKE).map(short).collect();
+    let tags = (!tags.is_empty()).then(|| tags.join(", "));
+    tags.map(|tags| format!("Tags in the prompt are not used and stay in it as text: {tags}"))
 }
 
 /// NovelAI's first `1.5::words::`, or its start where it is not closed.

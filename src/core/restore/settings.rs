@@ -7,7 +7,7 @@ use super::controls::RestoredControl;
 use super::loras::RestoredLora;
 use super::names::short;
 use super::{fields, names};
-use crate::job::prompt::BracketUse;
+use crate::job::prompt::{BracketUse, PromptWeights};
 use crate::job::{SamplerKind, SecondPass, SectionOrder, SigmaSchedule, StepCache};
 use crate::model::ModelFamily;
 
@@ -21,9 +21,7 @@ pub struct ForeignSettings {
     /// `None` where the file has none, or one that could not be read.
     pub prompt: Option<String>,
     pub negative_prompt: Option<String>,
-    /// Its prompts have weights as ComfyUI writes them.
-    #[serde(skip_serializing_if = "std::ops::Not::not")]
-    pub has_prompt_weights: bool,
+    pub prompt_weights: PromptWeights,
     /// Sentence on the prompt that could not be read, while no other text of the file has it.
     #[serde(skip)]
     pub unread_prompt: Option<String>,
@@ -115,11 +113,15 @@ impl ForeignSettings {
     /// Returns whether words of its prompts have weights.
     pub fn has_weights(&self) -> bool {
         let texts = [&self.prompt, &self.negative_prompt];
-        self.has_prompt_weights
-            && texts.into_iter().flatten().any(|text| {
-                let parts = BracketUse::Weights.parts(text);
-                parts.iter().any(|part| part.weight != 1.0)
-            })
+        let brackets = match self.prompt_weights {
+            PromptWeights::Off => BracketUse::Text,
+            PromptWeights::Comfy => BracketUse::Weights,
+            PromptWeights::A1111 => BracketUse::A1111,
+        };
+        texts.into_iter().flatten().any(|text| {
+            let parts = brackets.parts(text);
+            parts.iter().any(|part| part.weight != 1.0)
+        })
     }
 
     /// Returns whether more than words and a seed were found.

@@ -38,7 +38,7 @@ use serde::{Deserialize, Serialize};
 use crate::compute::conv_backends::ConvBackendChoice;
 use crate::compute::{AttentionChoice, ComputeOptions, DecodeChunk, MatrixLibrary};
 use crate::enum_macros::{named, with_defaults};
-use crate::job::prompt::WildcardFolders;
+use crate::job::prompt::{PromptWeights, WildcardFolders};
 use crate::job::{DeviceChoice, DtypeChoice, JobOptions, PreviewChoice};
 use crate::media::{DEFAULT_VIDEO_ENDING, HAS_H264};
 use crate::memory::MemoryOptions;
@@ -257,8 +257,8 @@ with_defaults! {
         pub search_installs: bool = true,
         /// Folders of wildcard files, in addition to `wildcards` next to the settings.
         pub wildcards: Vec<PathBuf> = Vec::new(),
-        /// Weights in prompts act where the form does not say.
-        pub prompt_weights: bool = true,
+        /// Weights in prompts where the form does not say.
+        pub prompt_weights: PromptWeights = PromptWeights::Comfy,
     }
 }
 

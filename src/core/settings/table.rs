@@ -9,6 +9,7 @@ use std::fmt::Write as _;
 use super::{AllocatorChoice, ComputerSettings, ServerReach, Settings, ThemeChoice};
 use crate::compute::conv_backends::ConvBackendChoice;
 use crate::compute::{AttentionChoice, DecodeChunk, MatrixLibrary};
+use crate::job::prompt::PromptWeights;
 use crate::job::{DeviceChoice, DtypeChoice, PreviewChoice};
 use crate::media::HAS_H264;
 
@@ -261,9 +262,8 @@ pub const SECTIONS: &[SettingsSection] = settings_sections! {
         "models.wildcards" "Wildcard folders": Folders,
             "Folders with files name.txt, a choice a line, for prompts with __name__; besides the folder wildcards beside the settings file",
             "SwarmUI's is Data/Wildcards, that of A1111's Dynamic Prompts wildcards";
-        "models.prompt_weights" "Prompt weights": Switch("Use weights such as (word:1.2)"),
-            "As in ComfyUI, with FLUX.1, Chroma, Wan and FramePack: (word) multiplies the weight by 1.1, (word:1.2) sets it, and \\( is a bracket. The advanced settings of the form change it for a job",
-            "false reads brackets as text";
+        "models.prompt_weights" "Prompt weights": Choice(PromptWeights::CHOICES),
+            "With FLUX.1, SDXL, Chroma, Wan and FramePack: (word) multiplies the weight by 1.1, and \\( is a bracket. In ComfyUI (word:1.2) sets the weight, in A1111 it multiplies it, and [word] divides it by 1.1. The advanced settings of the form change it for a job";
     }
     "Server" {
         "server.reach" "Server": Choice(ServerReach::CHOICES),

@@ -5,6 +5,7 @@
 mod charsmap;
 mod classes;
 mod clean;
+mod clip_chunks;
 mod files;
 mod gemma;
 mod gguf;
@@ -21,6 +22,8 @@ mod tokenizer;
 
 pub(crate) use classes::check_merges;
 pub use clean::{clean_wan_parts, clean_wan_prompt};
+pub(crate) use clip_chunks::EMBEDDING;
+pub use clip_chunks::{CHUNK_TOKENS, ClipChunk, ClipToken, EmbeddingName};
 pub(crate) use files::tensor_bytes;
 pub use hunyuan::HUNYUAN_PROMPT;
 pub(crate) use packed::{PACKED_MERGES, packed_ids};

@@ -27,6 +27,8 @@ pub enum TextRule {
     Plain,
     CleanedForWan,
     Within(&'static PromptTemplate),
+    /// As many chunks of [`CLIP_TOKENS`] as the text takes.
+    Chunks,
 }
 
 impl TextReader {
@@ -50,11 +52,16 @@ impl TextReader {
         })
     }
 
+    /// Returns whether texts are read in chunks.
+    pub(crate) fn has_chunks(&self) -> bool {
+        self.rule == TextRule::Chunks
+    }
+
     /// The parts of a text as the encoder's tokenizer gets them, and how many of the ids that come of them are not the
     /// prompt's.
     pub(crate) fn prepared(&self, parts: Vec<WeightedText>) -> (Vec<WeightedText>, usize) {
         match self.rule {
-            TextRule::Plain => (parts, 0),
+            TextRule::Plain | TextRule::Chunks => (parts, 0),
             TextRule::CleanedForWan => (clean_wan_parts(&parts), 0),
             TextRule::Within(template) => (template.around_parts(&parts), template.dropped),
         }

@@ -317,6 +317,19 @@ impl TextTokenizer {
         Ok(tokens.num_tokens + tokens.num_cut)
     }
 
+    /// Ids of a text alone: without special tokens and padding, and not cut.
+    pub(super) fn ids_alone(&self, text: &str) -> Result<Vec<i64>, CatalogError> {
+        let TokenizerKind::Json(tokenizer) = &self.inner else {
+            let reason = "expected a tokenizer of CLIP".to_owned();
+            return Err(CatalogError::config(reason, &self.path));
+        };
+        let encoding = guarded(&self.path, || tokenizer.encode(text, false))?;
+        let encoding = encoding.map_err(|err| {
+            CatalogError::config(format!("the tokenizer failed: {err}"), &self.path)
+        })?;
+        Ok(encoding.get_ids().iter().map(|&id| i64::from(id)).collect())
+    }
+
     /// The id of padding.
     pub fn pad_id(&self) -> i64 {
         self.pad_id

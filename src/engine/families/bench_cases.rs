@@ -70,7 +70,7 @@ pub struct BenchCase {
 
 /// Cases of reports: name, network, memory of the device in GiB that it needs, with some margin, and estimated work of one
 /// call in TFLOP.
-const REPORTED: [(&str, &str, f64, f64); 22] = [
+const REPORTED: [(&str, &str, f64, f64); 23] = [
     ("framepack", "FramePack", 26.5, 500.0),
     ("vae_hunyuan_9", "HunyuanVideo's autoencoder", 3.5, 400.0),
     ("llama3", "Llama 3", 14.0, 5.0),
@@ -89,6 +89,7 @@ const REPORTED: [(&str, &str, f64, f64); 22] = [
     ("qwen_image_1024", "Qwen-Image", 41.0, 97.0),
     ("qwen_image_21_1024", "Qwen-Image 2.1", 15.0, 60.0),
     ("qwen3_vl_8b", "Qwen 3 VL", 16.5, 8.0),
+    ("sdxl_1024", "SDXL", 7.5, 6.0),
     ("qwen25_vl_7b", "Qwen 2.5 VL", 15.0, 7.5),
     ("flux_1024", "Flux", 23.5, 74.0),
     ("vae_flux_1024_bands", "Flux's autoencoder", 2.5, 10.0),

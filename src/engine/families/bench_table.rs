@@ -8,8 +8,8 @@ use safelight_core::networks::ltx2::{Ltx2TransformerConfig, Ltx2VaeConfig};
 use safelight_core::networks::{
     ChromaTransformerConfig, DenoiserConfig as _, Flux2TransformerConfig, Flux3TransformerConfig,
     FluxTransformerConfig, FramePackTransformerConfig, HunyuanVaeConfig, KlVaeConfig,
-    LanguageConfig, QwenImage21TransformerConfig, T5Config, T5Kind, WanTransformerConfig,
-    WanVaeConfig,
+    LanguageConfig, QwenImage21TransformerConfig, SdxlUnetConfig, T5Config, T5Kind,
+    WanTransformerConfig, WanVaeConfig,
 };
 use safelight_core::tokens::HUNYUAN_PROMPT;
 use tch::{Device, Kind, Tensor};
@@ -24,10 +24,11 @@ use super::krea2::Krea2Transformer;
 use super::ltx2::{Ltx2Inputs, Ltx2Positions, Ltx2Transformer, audio_tokens};
 use super::qwen_image::QwenImageTransformer;
 use super::qwen_image_21::{QwenImage21Transformer, TOKENS_A_SLOT};
+use super::sdxl::SdxlUnet;
 use super::wan::{CallInputs, TokenTimesteps, WanTransformer};
 use super::z_image::ZImageTransformer;
 use crate::hooks::NoHooks;
-use crate::stages::images::{ImageModel, LatentForm};
+use crate::stages::images::{ImageModel as _, LatentForm};
 use crate::step_cache::SkipOptions;
 use crate::text::TextEmbeds;
 use crate::vae::{HunyuanVaeDecoder, KlVaeDecoder, KlWay, Ltx2VaeDecoder, RowBands, WanVaeDecoder};
@@ -54,7 +55,7 @@ const IMAGE_1024: [i64; 3] = [1024, 1024, 1];
 const IMAGE_2048: [i64; 3] = [2048, 2048, 1];
 
 /// Ids of families, and their cases.
-pub(crate) const MEASURED: [(&str, &[BenchCase]); 12] = [
+pub(crate) const MEASURED: [(&str, &[BenchCase]); 13] = [
     ("framepack", FRAMEPACK),
     ("wan", WAN),
     ("ltx2", LTX2),
@@ -65,6 +66,7 @@ pub(crate) const MEASURED: [(&str, &[BenchCase]); 12] = [
     ("krea2", KREA2),
     ("chroma", CHROMA),
     ("qwen_image_21", QWEN_IMAGE_21),
+    ("sdxl", SDXL),
     ("qwen_image", QWEN_IMAGE),
     ("flux", FLUX),
 ];
@@ -177,6 +179,19 @@ const KREA2: &[BenchCase] = &[
 ];
 
 const CHROMA: &[BenchCase] = &[step("chroma_1024", IMAGE_1024, chroma_step)];
+
+const SDXL: &[BenchCase] = &[step("sdxl_1024", IMAGE_1024, |bench| {
+    let mut config = SdxlUnetConfig::default();
+    if bench.small {
+        config.block_out_channels = vec![32, 64, 128];
+        config.attention_head_dim = vec![1, 1, 2];
+        config.transformer_layers_per_block = vec![1, 1, 2];
+    }
+    bench.image_step::<SdxlUnet>(&config, |config| TextEmbeds {
+        pooled: Some(bench.random(&[1, config.pooled_width()], Kind::Float)),
+        ..bench.text(77, config.cross_attention_dim)
+    })
+})];
 
 const QWEN_IMAGE_21: &[BenchCase] = &[
     step("qwen_image_21_1024", IMAGE_1024, |bench| {

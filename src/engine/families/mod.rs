@@ -19,6 +19,7 @@ pub mod krea2;
 pub mod ltx2;
 pub mod qwen_image;
 pub mod qwen_image_21;
+pub mod sdxl;
 // See safelight_core::families.
 #[cfg(debug_assertions)]
 #[path = "../../../tests/toy_family/engine.rs"]
@@ -47,6 +48,7 @@ static FAMILIES: &[&dyn EngineFamily] = &[
     &krea2::FAMILY,
     &chroma::FAMILY,
     &qwen_image_21::FAMILY,
+    &sdxl::FAMILY,
     &qwen_image::FAMILY,
     &flux::FAMILY,
 ];

@@ -2,8 +2,8 @@
 
 use tch::Tensor;
 
+use crate::nn::channels_innermost;
 use crate::runtime::disable_miopen;
-use crate::vae::channels_innermost;
 use crate::weights::{Weights, WeightsError};
 
 #[derive(Debug)]

@@ -7,7 +7,7 @@ use safelight_core::footprint::TileSize;
 use tch::{Kind, Tensor};
 
 use super::upscaler::LoadedUpscaler;
-use crate::vae::channels_innermost;
+use crate::nn::channels_innermost;
 
 /// Takes a piece of what comes of an image, `(1, 3, h, w)` where the network computes, and where its upper left corner is:
 /// row and column.

@@ -32,6 +32,7 @@ fn call(index: usize, step: usize) -> ModelCall {
         step,
         num_steps: STEPS,
         timestep: 0.0,
+        sigma: 1.0,
         timestep_tensor: Tensor::from(0.0),
     }
 }
@@ -86,6 +87,31 @@ fn every_guider_matches_diffusers_at_each_step() {
             }
         }
     }
+}
+
+#[test]
+fn rescaled_predictions_deviate_as_the_conditional_ones_do() {
+    let recorded = recorded();
+    let model = |text: &str| recorded[&format!("video.0.{text}")].copy();
+    let found = |guider: &str| {
+        let guidance = guidance(GuidanceParams {
+            guider: guider.parse().unwrap(),
+            ..SCALE.into()
+        });
+        velocity(&guidance, &call(0, 0), model)
+    };
+    let plain = found("cfg");
+    assert_close("share 0", &found("rescale:0"), &plain, 1e-6);
+    let deviation = |xs: &Tensor| xs.std(true).double_value(&[]);
+    let (whole, cond) = (found("rescale:1"), deviation(&model("cond")));
+    assert!(deviation(&plain) > 1.1 * cond);
+    assert!((deviation(&whole) / cond - 1.0).abs() < 1e-5);
+    assert_close(
+        "half",
+        &found("rescale:0.5"),
+        &((plain + whole) * 0.5),
+        1e-6,
+    );
 }
 
 #[test]

@@ -161,6 +161,24 @@ impl LoraAdapter {
         self.down.is_some() || !self.others.is_empty() || self.row_scale.is_some()
     }
 
+    /// `matrix`, `(out, in)` in f32, with the updates in it.
+    pub(super) fn merged(&self, matrix: &Tensor) -> Tensor {
+        let sum = match &self.row_scale {
+            Some(scale) => matrix * scale.unsqueeze(1),
+            None => matrix.copy(),
+        };
+        let part = |rows: (i64, i64)| sum.narrow(0, rows.0, rows.1);
+        if let Some(down) = &self.down {
+            for UpFactor { rows, ranks, up } in &self.ups {
+                drop(part(*rows).addmm_(up, &down.narrow(0, ranks.0, ranks.1)));
+            }
+        }
+        for DenseDelta { rows, delta } in &self.others {
+            drop(part(*rows).g_add_(&dense(delta)));
+        }
+        sum
+    }
+
     /// `xs`: `(N, in)`, `out`: the layer's own product, `(N, out)`, its rows at any one distance; changed in place.
     pub(super) fn add_to(&self, xs: &Tensor, out: &Tensor) {
         let mut out = out.shallow_clone();

@@ -39,10 +39,10 @@ impl ClipTower {
         Some(xs)
     }
 
-    /// The last layer alone, without a mask.
-    pub fn last(&self, xs: &Tensor) -> Tensor {
-        let last = self.0.last();
-        last.map_or_else(|| xs.shallow_clone(), |layer| layer.forward(xs, None))
+    /// The last `left` layers alone, which [`Self::forward`] leaves out.
+    pub fn last(&self, xs: &Tensor, left: usize, mask: Option<&Tensor>) -> Tensor {
+        let last = self.0.iter().rev().take(left).rev();
+        last.fold(xs.shallow_clone(), |xs, layer| layer.forward(&xs, mask))
     }
 }
 
@@ -90,9 +90,8 @@ fn activated(activation: ClipActivation, xs: &Tensor) -> Tensor {
 }
 
 struct ClipAttention {
-    q_proj: Linear,
-    k_proj: Linear,
-    v_proj: Linear,
+    /// Queries, keys and values.
+    qkv: Linear,
     out_proj: Linear,
     num_heads: i64,
 }
@@ -100,21 +99,25 @@ struct ClipAttention {
 impl ClipAttention {
     fn new(config: &ClipLayers, w: &Weights) -> Result<Self, WeightsError> {
         let dim = config.hidden_size;
-        let project = |name| Linear::new(dim, dim, &(w / name));
+        let parts = ["q_proj", "k_proj", "v_proj"].map(|part| (part, dim));
         Ok(Self {
-            q_proj: project("q_proj")?,
-            k_proj: project("k_proj")?,
-            v_proj: project("v_proj")?,
-            out_proj: project("out_proj")?,
+            qkv: Linear::fused(true, dim, &parts, w)?,
+            out_proj: Linear::new(dim, dim, &(w / "out_proj"))?,
             num_heads: config.num_attention_heads,
         })
     }
 
     /// `xs`: `(B, L, C)` -> the same
     fn forward(&self, xs: &Tensor, mask: Option<&Tensor>) -> Tensor {
-        let heads = |linear: &Linear| split_heads(&linear.forward(xs), self.num_heads);
-        let [q, k, v] = [&self.q_proj, &self.k_proj, &self.v_proj].map(heads);
-        let attended = attention(&q, &k, &v, mask, None);
+        let qkv = self.qkv.forward(xs).chunk(3, -1);
+        let heads = |part: &Tensor| split_heads(part, self.num_heads);
+        let attended = attention(
+            &heads(&qkv[0]),
+            &heads(&qkv[1]),
+            &heads(&qkv[2]),
+            mask,
+            None,
+        );
         self.out_proj.forward(&join_heads(&attended))
     }
 }

@@ -6,7 +6,7 @@ use tch::{Device, Kind, Tensor};
 
 use super::adapter::{AdapterRemainder, LoraAdapter};
 use super::{gelu_tanh, silu_times};
-use crate::weights::{StoredMatrix, Weights, WeightsError};
+use crate::weights::{LayerUpdate, StoredMatrix, Weights, WeightsError};
 
 pub struct Linear {
     /// Rows of the matrix, one part below the other; nearly always one part.
@@ -83,8 +83,16 @@ impl Linear {
             return read(out_features, w)?.adapted(in_features, w);
         }
         let mut all = Vec::with_capacity(parts.len());
+        // LoRAs may change all rows together, or those of one part.
+        let (mut updates, mut first) = (w.layer_updates()?, 0);
         for (name, size) in parts {
-            all.append(&mut read(*size, &(w / name))?.parts);
+            let w = &(w / name);
+            all.append(&mut read(*size, w)?.parts);
+            updates.extend(w.layer_updates()?.into_iter().map(|update| LayerUpdate {
+                rows: (update.rows.0 + first, update.rows.1),
+                ..update
+            }));
+            first += size;
         }
         let weights: Vec<&StoredMatrix> = all.iter().map(|part| &part.weight).collect();
         if w.device() != Device::Cpu
@@ -92,14 +100,15 @@ impl Linear {
         {
             let biases: Option<Vec<&Tensor>> = all.iter().map(|part| part.bias.as_ref()).collect();
             let bias = biases.map(|biases| Tensor::cat(&biases, 0));
-            return Self::from_parts(weight, bias, w.kind()).adapted(in_features, w);
+            let joined = Self::from_parts(weight, bias, w.kind());
+            return Ok(joined.updated(updates, in_features, w));
         }
         let apart = Self {
             parts: all,
             adapter: None,
             kind: w.kind(),
         };
-        apart.adapted(in_features, w)
+        Ok(apart.updated(updates, in_features, w))
     }
 
     /// A convolution whose kernel is also its stride: `kernel` lists the sizes, inputs are flattened patches.
@@ -119,10 +128,13 @@ impl Linear {
     }
 
     /// With what the LoRAs at this position add.
-    fn adapted(mut self, in_features: i64, w: &Weights) -> Result<Self, WeightsError> {
-        let updates = w.layer_updates()?;
+    fn adapted(self, in_features: i64, w: &Weights) -> Result<Self, WeightsError> {
+        Ok(self.updated(w.layer_updates()?, in_features, w))
+    }
+
+    fn updated(mut self, updates: Vec<LayerUpdate>, in_features: i64, w: &Weights) -> Self {
         if updates.is_empty() {
-            return Ok(self);
+            return self;
         }
         let sides = [self.out_features(), in_features];
         let base = |first, count| self.rows(first, count);
@@ -147,7 +159,7 @@ impl Linear {
         if let Some(adapter) = &self.adapter {
             adapter.tensors().for_each(|tensor| w.note_fixed(tensor));
         }
-        Ok(self)
+        self
     }
 
     /// `more`: `(out_features)` in f32

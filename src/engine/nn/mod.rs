@@ -7,6 +7,7 @@
 mod adapter;
 mod attention;
 mod clip;
+mod conv;
 mod linear;
 mod norm;
 mod patches;
@@ -24,6 +25,7 @@ pub use attention::{
     split_heads, spread_qkv_attention, wide_attention,
 };
 pub use clip::ClipTower;
+pub use conv::{ConvBias, ImageConv, channels_innermost, convolve_images, convolve_strided};
 pub use linear::{Linear, Mlp, SwiGlu};
 pub use norm::{LayerNorm, QkNorm, T5Norm, TokenRmsNorm};
 pub use patches::{PatchOrder, from_patches, patches};

@@ -6,13 +6,39 @@ use safelight_core::job::SigmaSchedule;
 use super::SigmaSpacing;
 use super::schedule::{beta_quantile, karras, linspace, shifted};
 
-/// Sigmas without the final 0; `None` for diffusers' schedules. `entries`: length of the table.
+/// All sigmas of a model.
+pub(super) struct SigmaTable<'a> {
+    pub(super) entries: usize,
+    /// Sigma of a place among the entries, the smallest first; also between two of them.
+    pub(super) sigma: &'a dyn Fn(f64) -> f64,
+    /// Last place of schedules by equal distances.
+    pub(super) end: f64,
+}
+
+/// Sigmas of a flow model without the final 0; `None` for diffusers' schedules. `entries`: length of the table.
 pub(super) fn comfy_sigmas(spacing: &SigmaSpacing, entries: u32) -> Option<Vec<f64>> {
-    let (num_steps, last) = (spacing.num_steps, entries as usize - 1);
-    let sigma = |timestep: f64| shifted(timestep, spacing.shift);
-    let entry = |index: usize| sigma((index + 1) as f64 / f64::from(entries));
-    let smallest = entry(0);
-    let even = |count| linspace(1.0, smallest, count).into_iter();
+    let count = f64::from(entries);
+    let sigma = |place: f64| shifted((place + 1.0) / count, spacing.shift);
+    let table = SigmaTable {
+        entries: entries as usize,
+        // The shift acts twice here.
+        end: sigma(0.0) * count - 1.0,
+        sigma: &sigma,
+    };
+    let is_ours = !spacing.schedule.is_diffusers();
+    is_ours.then(|| table_sigmas(spacing.schedule, spacing.num_steps, &table))
+}
+
+/// Sigmas of a schedule of ComfyUI's without the final 0.
+pub(super) fn table_sigmas(
+    schedule: SigmaSchedule,
+    num_steps: usize,
+    table: &SigmaTable<'_>,
+) -> Vec<f64> {
+    let (sigma, last) = (table.sigma, table.entries - 1);
+    let entry = |index: usize| sigma(index as f64);
+    let [smallest, largest] = [entry(0), entry(last)];
+    let even = |count| linspace(last as f64, table.end, count).into_iter();
     let beta = |alpha, beta| {
         let quantiles = (0..num_steps).map(|i| {
             let probability = 1.0 - i as f64 / num_steps as f64;
@@ -29,15 +55,11 @@ pub(super) fn comfy_sigmas(spacing: &SigmaSpacing, entries: u32) -> Option<Vec<f
                 exact
             }
         };
-        let timestep = |exact| (place(exact) + 1.0) / f64::from(entries);
-        exact
-            .into_iter()
-            .map(|exact| sigma(timestep(exact)))
-            .collect()
+        exact.into_iter().map(|exact| sigma(place(exact))).collect()
     };
-    Some(match spacing.schedule {
+    match schedule {
         SigmaSchedule::Simple => {
-            let stride = f64::from(entries) / num_steps as f64;
+            let stride = table.entries as f64 / num_steps as f64;
             let index = |i| last - (i as f64 * stride) as usize;
             (0..num_steps).map(|i| entry(index(i))).collect()
         }
@@ -45,21 +67,21 @@ pub(super) fn comfy_sigmas(spacing: &SigmaSpacing, entries: u32) -> Option<Vec<f
         SigmaSchedule::SgmUniform => even(num_steps + 1).take(num_steps).map(sigma).collect(),
         SigmaSchedule::Beta => beta(0.6, 0.6),
         SigmaSchedule::Beta57 => beta(0.5, 0.7),
-        SigmaSchedule::Karras => karras(1.0, smallest, num_steps),
+        SigmaSchedule::Karras => karras(largest, smallest, num_steps),
         SigmaSchedule::Exponential => {
-            let logarithms = linspace(0.0, smallest.ln(), num_steps).into_iter();
+            let logarithms = linspace(largest.ln(), smallest.ln(), num_steps).into_iter();
             logarithms.map(f64::exp).collect()
         }
         SigmaSchedule::KlOptimal => {
-            let angles = linspace(1_f64.atan(), smallest.atan(), num_steps).into_iter();
+            let angles = linspace(largest.atan(), smallest.atan(), num_steps).into_iter();
             angles.map(f64::tan).collect()
         }
         SigmaSchedule::BongTangent => bong_tangent(num_steps),
         SigmaSchedule::Model
         | SigmaSchedule::BetaDiffusers
         | SigmaSchedule::KarrasDiffusers
-        | SigmaSchedule::ExponentialDiffusers => return None,
-    })
+        | SigmaSchedule::ExponentialDiffusers => Vec::new(),
+    }
 }
 
 /// RES4LYF's schedule: one arctangent from 1 to 0.5, another from 0.5 to 0, both around the same point.

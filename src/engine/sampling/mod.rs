@@ -6,9 +6,11 @@
 //! timesteps; the steps of some samplers have two, see [`Solver::calls`] and [`Solver::is_step_end`].
 
 mod comfy;
+mod discrete;
 mod flow;
 mod noise;
 mod schedule;
+mod space;
 mod steps;
 mod unipc;
 
@@ -23,9 +25,11 @@ use unipc::UniPc;
 
 use crate::error::EngineError;
 
+pub use discrete::DiscreteSchedule;
 pub use flow::FlowSchedule;
 pub use noise::{CpuGenerator, noise};
 pub use schedule::{ModelTimesteps, NoiseSchedule, ScheduleEnd, SigmaSpacing, linspace, spaced};
+pub use space::NoiseSpace;
 pub use unipc::UniPcOptions;
 
 pub struct StepOutput {
@@ -133,7 +137,7 @@ impl SamplerAlgorithm {
                 NoiseSchedule::unipc_of_sigmas(sigmas, num_train_timesteps, unipc.end)
             }
             _ => {
-                let sigmas = call_sigmas(sampler, sigmas, spacing.shift);
+                let sigmas = call_sigmas(sampler, sigmas, NoiseSpace::Flow, spacing.shift);
                 NoiseSchedule::of_sigmas(sigmas, num_train_timesteps)
             }
         };
@@ -262,11 +266,16 @@ impl Solver {
         (0..count).map(|call| self.timestep(call)).collect()
     }
 
-    /// Initial latents of the first call. At sigma 1 they are the noise; a later start is an empty image with that
+    /// Mixture of image and noise that latents are.
+    pub fn space(&self) -> NoiseSpace {
+        self.schedule().space
+    }
+
+    /// Initial latents of the first call. In flows they are the noise at sigma 1; a later start is an empty image with that
     /// sigma's noise, as diffusers' `scale_noise` of zeros.
     pub fn initial(&self, noise: Tensor) -> Tensor {
         match self.all_calls().start {
-            0 => noise,
+            0 => noise * self.schedule().initial_scale,
             call => noise * f64::from(self.sigmas()[call]),
         }
     }

@@ -8,6 +8,8 @@
 use safelight_core::job::SigmaSchedule;
 use tch::Tensor;
 
+use super::NoiseSpace;
+
 /// Inputs of a scheduler's sigmas.
 #[derive(Clone, Copy, Debug)]
 pub struct SigmaSpacing {
@@ -23,6 +25,9 @@ pub struct NoiseSchedule {
     /// One more than there are calls of the model; the last is 0, or what noise stays.
     pub sigmas: Vec<f32>,
     pub timesteps: ModelTimesteps,
+    pub space: NoiseSpace,
+    /// Factor of the noise that initial latents are, before the first call.
+    pub initial_scale: f64,
 }
 
 /// One value a call of the model, of the type that diffusers gives it.
@@ -60,10 +65,7 @@ impl NoiseSchedule {
         let timestep = |sigma: &f32| sigma * num_train_timesteps as f32;
         let timesteps = sigmas.iter().map(timestep).collect();
         sigmas.push(0.0);
-        Self {
-            sigmas,
-            timesteps: ModelTimesteps::Exact(timesteps),
-        }
+        Self::of_flow(sigmas, ModelTimesteps::Exact(timesteps))
     }
 
     /// `UniPCMultistepScheduler`'s with flow sigmas. Its exponential and beta schedules leave the sigmas of a flow
@@ -118,9 +120,16 @@ impl NoiseSchedule {
     fn with_whole_timesteps(exact: Vec<f64>, end: f64, train: f64) -> Self {
         let timesteps = exact.iter().map(|sigma| (sigma * train) as i64).collect();
         let sigmas = exact.into_iter().chain([end]);
+        let sigmas = sigmas.map(|sigma| sigma as f32).collect();
+        Self::of_flow(sigmas, ModelTimesteps::Whole(timesteps))
+    }
+
+    fn of_flow(sigmas: Vec<f32>, timesteps: ModelTimesteps) -> Self {
         Self {
-            sigmas: sigmas.map(|sigma| sigma as f32).collect(),
-            timesteps: ModelTimesteps::Whole(timesteps),
+            sigmas,
+            timesteps,
+            space: NoiseSpace::Flow,
+            initial_scale: 1.0,
         }
     }
 }

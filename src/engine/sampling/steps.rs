@@ -7,7 +7,7 @@ use tch::Tensor;
 
 use super::noise::NoiseStream;
 use super::schedule::shifted;
-use super::{CallIndex, SamplerStep, StepOutput};
+use super::{CallIndex, NoiseSpace, SamplerStep, StepOutput};
 
 /// Weights of the terms whose sum is the next latents.
 #[derive(Default)]
@@ -66,12 +66,15 @@ impl WeightedSampler {
         use SamplerKind as K;
         let sigma = |call: usize| f64::from(at.schedule.sigmas[call]);
         let (s, t) = (sigma(at.call), sigma(at.call + 1));
+        let space = at.schedule.space;
+        let image = |sigma| space.image_weight(sigma);
         // In a second call, the sigma of the first one.
         let is_second = self.kind.has_two_calls() && at.call % 2 == 1;
         let first = if is_second { sigma(at.call - 1) } else { s };
-        let h = |time: fn(f64) -> f64| time(t) - time(s);
+        let half_log_snr = |sigma: f64| -space.ratio(sigma).ln();
+        let h = |time: &dyn Fn(f64) -> f64| time(t) - time(s);
         // Ratio of this step's length to the previous one's; `None` in the first step.
-        let growth = |time: fn(f64) -> f64| {
+        let growth = |time: &dyn Fn(f64) -> f64| {
             let has_past = !self.past.is_empty();
             has_past.then(|| h(time) / (time(s) - time(sigma(at.call - 1))))
         };
@@ -87,9 +90,9 @@ impl WeightedSampler {
             }
             K::Lcm => StepWeights {
                 noise: t,
-                ..multistep(0.0, 1.0 - t, None)
+                ..multistep(0.0, image(t), None)
             },
-            K::EulerAncestral => {
+            K::EulerAncestral if space == NoiseSpace::Flow => {
                 let down = t * t / s;
                 let scale = (1.0 - t) / (1.0 - down);
                 StepWeights {
@@ -97,23 +100,23 @@ impl WeightedSampler {
                     ..multistep(scale * down / s, scale * (1.0 - down / s), None)
                 }
             }
-            K::DpmPp2m => multistep(t / s, 1.0 - t / s, growth(log_time).map(|it| 0.5 * it)),
+            K::DpmPp2m => multistep(t / s, 1.0 - t / s, growth(&log_time).map(|it| 0.5 * it)),
             K::DpmPp2mDiffusers => {
-                let x0 = (1.0 - t) * -(-h(half_log_snr)).exp_m1();
-                multistep(t / s, x0, growth(half_log_snr).map(|it| 0.5 * it))
+                let x0 = image(t) * -(-h(&half_log_snr)).exp_m1();
+                multistep(t / s, x0, growth(&half_log_snr).map(|it| 0.5 * it))
             }
             K::DpmPp2mSde => {
-                let h = h(half_log_snr);
+                let h = h(&half_log_snr);
                 let fresh = -(-2.0 * h).exp_m1();
-                let change = growth(half_log_snr).map(|it| 0.5 * it);
+                let change = growth(&half_log_snr).map(|it| 0.5 * it);
                 StepWeights {
                     noise: t * fresh.sqrt(),
-                    ..multistep(t / s * (-h).exp(), (1.0 - t) * fresh, change)
+                    ..multistep(t / s * (-h).exp(), image(t) * fresh, change)
                 }
             }
             K::ResMultistep => {
-                let change = phi_2(-h(log_time)) / phi_1(-h(log_time));
-                multistep(t / s, 1.0 - t / s, growth(log_time).map(|it| change * it))
+                let change = phi_2(-h(&log_time)) / phi_1(-h(&log_time));
+                multistep(t / s, 1.0 - t / s, growth(&log_time).map(|it| change * it))
             }
             K::Res2s if is_second => {
                 let h = log_time(t) - log_time(first);
@@ -126,7 +129,7 @@ impl WeightedSampler {
             }
             K::Res2s => multistep(t / s, 1.0 - t / s, None),
             K::DpmPpSde if is_second => {
-                let whole = ancestral(first, t);
+                let whole = ancestral(space, first, t);
                 // Both draws belong to one Brownian motion along sigma.
                 let shared = (first - s) / (first - t);
                 StepWeights {
@@ -136,10 +139,10 @@ impl WeightedSampler {
                     ..whole
                 }
             }
-            K::DpmPpSde => ancestral(s, t),
+            K::DpmPpSde | K::EulerAncestral => ancestral(space, s, t),
             K::ErSde => {
-                let past = (1..=self.past.len()).map(|back| ratio(sigma(at.call - back)));
-                er_sde(s, t, &past.collect::<Vec<_>>())
+                let past = (1..=self.past.len()).map(|back| space.ratio(sigma(at.call - back)));
+                er_sde(space, s, t, &past.collect::<Vec<_>>())
             }
         }
     }
@@ -226,25 +229,27 @@ fn multistep(latents: f64, prediction: f64, change: Option<f64>) -> StepWeights 
 }
 
 /// Ancestral step from sigma `s` to `t`, in the ratio of noise to image.
-fn ancestral(s: f64, t: f64) -> StepWeights {
-    let down = ratio(t).powi(2) / ratio(s);
-    let kept = down / ratio(s);
+fn ancestral(space: NoiseSpace, s: f64, t: f64) -> StepWeights {
+    let [from, to] = [s, t].map(|sigma| space.image_weight(sigma));
+    let down = space.ratio(t).powi(2) / space.ratio(s);
+    let kept = down / space.ratio(s);
     StepWeights {
-        noise: (1.0 - t) * (ratio(t).powi(2) - down * down).sqrt(),
-        ..multistep((1.0 - t) / (1.0 - s) * kept, (1.0 - t) * (1.0 - kept), None)
+        noise: to * (space.ratio(t).powi(2) - down * down).sqrt(),
+        ..multistep(to / from * kept, to * (1.0 - kept), None)
     }
 }
 
 /// ER-SDE-Solver, <https://arxiv.org/abs/2309.06169>, with the noise scaler of its authors. `past`: ratios of noise to
 /// image of the remembered predictions.
-fn er_sde(s: f64, t: f64, past: &[f64]) -> StepWeights {
+fn er_sde(space: NoiseSpace, s: f64, t: f64, past: &[f64]) -> StepWeights {
     const NUM_POINTS: u32 = 200;
     let scaler = |u: f64| u * (u.powf(0.3).exp() + 10.0);
-    let (from, to) = (ratio(s), ratio(t));
+    let (from, to) = (space.ratio(s), space.ratio(t));
+    let [before, image] = [s, t].map(|sigma| space.image_weight(sigma));
     let kept = scaler(to) / scaler(from);
     let mut weights = StepWeights {
-        noise: (1.0 - t) * (to * to - (from * kept).powi(2)).max(0.0).sqrt(),
-        ..multistep((1.0 - t) / (1.0 - s) * kept, (1.0 - t) * (1.0 - kept), None)
+        noise: image * (to * to - (from * kept).powi(2)).max(0.0).sqrt(),
+        ..multistep(image / before * kept, image * (1.0 - kept), None)
     };
     let Some(&last) = past.first() else {
         return weights;
@@ -257,9 +262,9 @@ fn er_sde(s: f64, t: f64, past: &[f64]) -> StepWeights {
             second + width * (u - from) / scaler(u),
         )
     });
-    let mut slope = (1.0 - t) * (change + sums.0 * scaler(to)) / (from - last);
+    let mut slope = image * (change + sums.0 * scaler(to)) / (from - last);
     if let Some(&older) = past.get(1) {
-        let curve = (1.0 - t) * (0.5 * change * change + sums.1 * scaler(to));
+        let curve = image * (0.5 * change * change + sums.1 * scaler(to));
         let curve = 2.0 * curve / (from - older);
         slope += curve / (from - last);
         weights.past[0] -= curve / (last - older);
@@ -282,20 +287,17 @@ fn log_time(sigma: f64) -> f64 {
     -sigma.ln()
 }
 
-/// Ratio of noise to image.
-fn ratio(sigma: f64) -> f64 {
-    sigma / (1.0 - sigma)
-}
-
-fn half_log_snr(sigma: f64) -> f64 {
-    -ratio(sigma).ln()
-}
-
 /// Sigmas of the calls of `sampler` along those of the steps, without the final 0. As in ComfyUI, samplers that need the
 /// ratio of image to noise begin at the sigma of 1e-4 of the way instead of at 1.
-pub(super) fn call_sigmas(sampler: SamplerKind, mut sigmas: Vec<f64>, shift: f64) -> Vec<f32> {
+pub(super) fn call_sigmas(
+    sampler: SamplerKind,
+    mut sigmas: Vec<f64>,
+    space: NoiseSpace,
+    shift: f64,
+) -> Vec<f32> {
     use SamplerKind as K;
-    if let Some(first) = sigmas.first_mut()
+    if space == NoiseSpace::Flow
+        && let Some(first) = sigmas.first_mut()
         && matches!(sampler, K::DpmPp2mSde | K::DpmPpSde | K::ErSde)
         && *first >= 1.0
     {
@@ -304,8 +306,11 @@ pub(super) fn call_sigmas(sampler: SamplerKind, mut sigmas: Vec<f64>, shift: f64
     let middle = |s: f64, t: f64| match sampler {
         K::Res2s => (s * t).sqrt(),
         K::DpmPpSde => {
-            let ratio = (ratio(s) * ratio(t)).sqrt();
-            ratio / (1.0 + ratio)
+            let ratio = (space.ratio(s) * space.ratio(t)).sqrt();
+            match space {
+                NoiseSpace::Flow => ratio / (1.0 + ratio),
+                NoiseSpace::Exploding(_) => ratio,
+            }
         }
         _ => t,
     };

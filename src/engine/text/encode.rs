@@ -8,7 +8,9 @@ use safelight_core::job::GenerateRequest;
 use safelight_core::job::prompt::WeightedText;
 use safelight_core::lora::{self, LoraTarget};
 use safelight_core::model::ModelFiles;
-use safelight_core::networks::{ClipTextConfig, LanguageUse, NetworkConfig as _, T5Config, T5Kind};
+use safelight_core::networks::{
+    ClipL, ClipTextConfig, LanguageUse, NetworkConfig as _, T5Config, T5Kind,
+};
 use safelight_core::tokens::{PromptPadding, PromptTemplate, TextTokenizer};
 use tch::{Device, Kind, Tensor};
 
@@ -25,7 +27,7 @@ use crate::weights::{Weights, WeightsError};
 use crate::work::StageWork;
 
 /// Ids of a text that CLIP reads.
-const CLIP_LENGTH: i64 = 77;
+pub(super) const CLIP_LENGTH: i64 = 77;
 
 const NEGATIVE: &str = "negative";
 
@@ -114,20 +116,23 @@ impl<'a> EncoderFiles<'a> {
     }
 
     pub fn second(files: &'a ModelFiles) -> Result<Self, EngineError> {
-        let lacks = |what: &str| {
-            EngineError::request(format!(
-                "this model has no {what} for its second text encoder"
-            ))
-        };
-        let home = files.text_encoder_2.as_deref();
         let tokenizer = files.tokenizer_2.as_deref();
+        Ok(Self {
+            tokenizer: tokenizer.ok_or_else(|| lacks("tokenizer"))?,
+            tokenizer_class: files.tokenizer_2_class.as_deref(),
+            ..Self::second_of_one_tokenizer(files)?
+        })
+    }
+
+    /// The second encoder, with the tokenizer of the first.
+    pub fn second_of_one_tokenizer(files: &'a ModelFiles) -> Result<Self, EngineError> {
+        let home = files.text_encoder_2.as_deref();
         Ok(Self {
             component: "second text encoder",
             home: home.ok_or_else(|| lacks("weights"))?,
-            tokenizer: tokenizer.ok_or_else(|| lacks("tokenizer"))?,
-            tokenizer_class: files.tokenizer_2_class.as_deref(),
             name: "text_encoder_2",
             tokenizer_name: "tokenizer_2",
+            ..Self::first(files)
         })
     }
 
@@ -158,6 +163,12 @@ impl<'a> EncoderFiles<'a> {
     }
 }
 
+fn lacks(what: &str) -> EngineError {
+    EngineError::request(format!(
+        "this model has no {what} for its second text encoder"
+    ))
+}
+
 /// One vector of each text, `(1, C)` on the CPU, of the CLIP that `files` are.
 pub fn read_clip(
     files: &EncoderFiles<'_>,
@@ -172,7 +183,7 @@ pub fn read_clip(
         Some(lora::CLIP),
         work,
         new,
-        ClipTextEncoder::unexpected_keys,
+        ClipTextEncoder::unexpected_keys::<ClipL>,
     )?;
     let pooled = texts.iter().map(|text| {
         // Only the pooled vector is read, which has no weights.

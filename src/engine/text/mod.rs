@@ -4,6 +4,7 @@
 //! embeddings; rules of one family are named after it.
 
 mod clip;
+mod clip_prompt;
 mod embeds;
 mod encode;
 mod language;
@@ -17,6 +18,7 @@ use safelight_core::lora::{Expert, LoraTarget};
 use crate::weights::{Weights, WeightsError};
 
 pub use clip::{ClipTextEmbeds, ClipTextEncoder};
+pub use clip_prompt::sdxl_embeds;
 pub use embeds::{PromptEmbeds, TextEmbeds};
 pub use encode::{
     EncodedText, EncoderFiles, PaddingMode, TextImages, embeds_of, language_embeds, read_clip,

@@ -6,7 +6,7 @@
 //!
 //! Shapes: `B` prompts, `L` tokens, `C` width, `H` heads of `D`.
 
-use safelight_core::networks::{T5Config, T5Keys, T5Names};
+use safelight_core::networks::{T5Config, T5Keys};
 use safelight_core::tokens::spiece::SPIECE_TENSOR;
 use tch::{Device, Kind, Tensor};
 
@@ -33,12 +33,7 @@ impl T5Encoder {
         // A file of neither kind is reported by the first missing key.
         let keys = T5Keys::of(&w.keys()).unwrap_or_default();
         let [table, twin] = keys.tokens();
-        let w = &match keys.names {
-            T5Names::Transformers => encoder_prefix::behind(&keys.prefix, w),
-            T5Names::WanAuthors | T5Names::LlamaCpp => {
-                w.translated(move |name| keys.file_key(name))
-            }
-        };
+        let w = &w.translated(move |name| keys.file_key(name));
         let encoder = &(w / "encoder");
         let shared = w.table(table, [config.vocab_size, config.d_model])?;
         w.ignore(twin);

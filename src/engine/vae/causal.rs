@@ -7,6 +7,7 @@ use safelight_core::compute::conv_backends::ConvBackend;
 use tch::{Device, Kind, Tensor};
 
 use super::toom::{TAPS, TimeTransform};
+use crate::nn::convolve_images;
 use crate::parallel::{is_shared, row_bands};
 use crate::runtime::{conv_backend, is_rocm};
 use crate::weights::{Weights, WeightsError};
@@ -433,36 +434,6 @@ fn last_frames(before: &Tensor, newest: &Tensor, count: i64) -> Tensor {
     } else {
         Tensor::cat(&[&before.narrow(0, new, count - new), newest], 0)
     }
-}
-
-/// `xs`: `(T, H, W, C)` → `(T, H, W, O)`
-pub(super) fn convolve_images(
-    xs: &Tensor,
-    weight: &Tensor,
-    bias: Option<&Tensor>,
-    padding: [i64; 2],
-) -> Tensor {
-    convolve_strided(xs, weight, bias, padding, 1)
-}
-
-/// Like [`Self::forward`], of each `stride`-th pixel along both edges.
-pub(super) fn convolve_strided(
-    xs: &Tensor,
-    weight: &Tensor,
-    bias: Option<&Tensor>,
-    padding: [i64; 2],
-    stride: i64,
-) -> Tensor {
-    // t h w c -> t c h w and back: strides only
-    let ys = xs.permute([0, 3, 1, 2]);
-    let ys = ys.conv2d(weight, bias, [stride; 2], padding, [1, 1], 1);
-    ys.permute([0, 2, 3, 1]).contiguous()
-}
-
-/// `(O, C, h, w)` with channels innermost in memory, as in frames: the same size
-pub(crate) fn channels_innermost(weight: &Tensor) -> Tensor {
-    let rows = weight.permute([0, 2, 3, 1]).contiguous();
-    rows.permute([0, 3, 1, 2])
 }
 
 /// `(stride · (T - 1) + taps, H, W, C)` to `(T, H, W, taps · C)`: every frame after its predecessors.

@@ -8,10 +8,9 @@ use safelight_loops::doubling::CornerPlacing;
 use tch::{Device, Kind, Tensor};
 
 use crate::kernels;
+use crate::nn::{ConvBias, channels_innermost, convolve_images};
 use crate::parallel::row_bands;
 
-use super::ConvBias;
-use super::causal::{channels_innermost, convolve_images};
 use super::slices::{floats, run_all, shared};
 
 /// The four pixels that one becomes.

@@ -16,14 +16,14 @@ pub mod tiny;
 mod toom;
 pub mod wan;
 
-use tch::{Device, Kind, Tensor};
+use tch::{Kind, Tensor};
 
 use crate::capture::StageCapture;
 use crate::weights::WeightsError;
 
 pub use self::causal::ConvForm;
-pub(crate) use self::causal::channels_innermost;
 pub use self::hunyuan::{HunyuanVaeDecoder, HunyuanVaeEncoder};
+pub(crate) use self::kl::norm::GroupNorm;
 pub use self::kl::{KlVaeDecoder, KlVaeEncoder, KlWay, RowBands};
 pub use self::layer_trial::{LayerTrial, TRIAL_LAYERS, TrialLayer};
 pub use self::ltx2::{LatentScaling, LatentUpscaler, Ltx2VaeDecoder, Ltx2VaeEncoder};
@@ -62,34 +62,6 @@ impl Posterior {
     pub fn sample(&self, draws: &Tensor) -> Tensor {
         let deviation = (&self.logvar * 0.5).exp();
         &self.mean + deviation * draws.to_device(self.mean.device())
-    }
-}
-
-/// Convolution bias, `(O)`. On a GPU, where libtorch adds it in a slow separate pass, it is kept separately in f32 and
-/// added by a pass that runs anyway.
-#[derive(Debug)]
-struct ConvBias {
-    own: Tensor,
-    apart: Option<Tensor>,
-}
-
-impl ConvBias {
-    fn new(own: Tensor) -> Self {
-        let is_on_gpu = own.device() != Device::Cpu;
-        Self {
-            apart: is_on_gpu.then(|| own.to_kind(Kind::Float)),
-            own,
-        }
-    }
-
-    /// Bias that the convolution adds itself.
-    fn fused(&self) -> Option<&Tensor> {
-        self.apart.is_none().then_some(&self.own)
-    }
-
-    /// Bias that has to be added to each channel of the convolution's output.
-    fn lacking(&self) -> Option<&Tensor> {
-        self.apart.as_ref()
     }
 }
 

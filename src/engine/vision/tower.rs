@@ -79,7 +79,7 @@ impl VisionTower {
 
     /// The last layer, and the last norm of what it gives of the first token.
     pub(super) fn last(&self, xs: &Tensor) -> (Tensor, Tensor) {
-        let last = self.layers.last(xs);
+        let last = self.layers.last(xs, 1, None);
         let first = self.post_layernorm.forward(&last.select(1, 0));
         (last, first.to_kind(xs.kind()))
     }

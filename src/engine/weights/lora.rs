@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use safelight_core::job::LoraChoice;
 use safelight_core::lora::{
     Expert, LayerTable, LoraDelta, LoraFactor, LoraFile, LoraPlan, LoraTarget, LoraUpdate,
-    RowRange, strengths, text_encoder_prefix,
+    RowRange, strengths, text_encoder_keys,
 };
 use tch::{Device, Kind, Tensor};
 
@@ -203,13 +203,12 @@ impl Weights {
         if loras.is_empty() {
             return Ok(self.clone());
         }
-        let prefix = if network.is_text_encoder {
-            text_encoder_prefix(network, self.keys())
-        } else {
-            ""
-        };
-        let table = LayerTable::new(network, prefix, &|name| {
-            let shape = named.shape_of(name)?;
+        let text = network
+            .is_text_encoder
+            .then(|| text_encoder_keys(network, &self.keys()));
+        let table = LayerTable::new(network, &|name| {
+            let key = text.as_ref().map(|keys| keys.file_key(name));
+            let shape = named.shape_of(key.as_deref().unwrap_or(name))?;
             Some(shape.into_iter().map(|size| size as u64).collect())
         });
         let opened = OpenLoras::open(loras, expert, &table)?;

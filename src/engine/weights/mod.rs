@@ -251,11 +251,9 @@ impl Weights {
                 (exact * f64::from(scale)).to_kind(self.kind)
             }
             form => {
-                let size = [1, shape.iter().product()];
-                let size = if let [rows, columns] = *shape {
-                    [rows, columns]
-                } else {
-                    size
+                let size = match *shape {
+                    [rows, columns] => [rows, columns],
+                    _ => [1, shape.iter().product()],
                 };
                 let matrix = self.loaded(&key, (file, info), (form, side), size)?;
                 matrix.expand(self.kind).view(shape)
@@ -272,9 +270,7 @@ impl Weights {
             return Ok(StoredMatrix::Plain(wide));
         }
         if let Some(stream) = &self.stream {
-            let matrix = self.in_file(stream, name, size)?;
-            stream.know(&matrix);
-            return Ok(StoredMatrix::Streamed(matrix));
+            return self.streamed(stream, name, &size);
         }
         if self.source.random.is_none() {
             let key = self.file_key(name);
@@ -295,18 +291,41 @@ impl Weights {
         let Some(stream) = &self.stream else {
             return self.matrix(name, size);
         };
-        self.in_file(stream, name, size).map(StoredMatrix::Streamed)
+        self.in_file(stream, name, &size)
+            .map(StoredMatrix::Streamed)
     }
 
-    /// A matrix that is in its file until its stream knows of it; that counts as asking for it.
+    /// Kernels of a convolution, `(O, C, k, k)`, as a matrix of `O` rows.
+    pub fn kernels(&self, name: &str, shape: [i64; 4]) -> Result<StoredMatrix, WeightsError> {
+        if let Some(stream) = &self.stream {
+            return self.streamed(stream, name, &shape);
+        }
+        let tensor = self.tensor(name, &shape)?;
+        Ok(StoredMatrix::Plain(tensor.view([shape[0], -1])))
+    }
+
+    fn streamed(
+        &self,
+        stream: &Rc<WeightStreamer>,
+        name: &str,
+        shape: &[i64],
+    ) -> Result<StoredMatrix, WeightsError> {
+        let matrix = self.in_file(stream, name, shape)?;
+        stream.know(&matrix);
+        Ok(StoredMatrix::Streamed(matrix))
+    }
+
+    /// A matrix that is in its file until its stream knows of it; that counts as asking for it. `shape`: its rows, and what
+    /// is in one.
     fn in_file(
         &self,
         stream: &Rc<WeightStreamer>,
         name: &str,
-        size: [i64; 2],
+        shape: &[i64],
     ) -> Result<Rc<StreamedMatrix>, WeightsError> {
         let key = self.file_key(name);
-        let (file, info) = self.find(&key, &size)?;
+        let (file, info) = self.find(&key, shape)?;
+        let size = [shape[0], shape[1..].iter().product()];
         let (form, side) = self.format_of(&key, file, info)?;
         if let Some(side) = &side {
             self.note_fixed(&side.scales);
@@ -430,14 +449,8 @@ impl Weights {
 
     fn missing(&self, key: String, expected: &[i64]) -> WeightsError {
         let parent = key.rsplit_once('.').map_or("", |(parent, _)| parent);
-        let near: Vec<&str> = self
-            .source
-            .keys
-            .keys()
-            .filter(|other| other.starts_with(parent))
-            .take(4)
-            .map(|other| other.as_str())
-            .collect();
+        let near = self.keys().filter(|other| other.starts_with(parent));
+        let near: Vec<&str> = near.take(4).collect();
         let found = if near.is_empty() {
             format!("nothing found under '{parent}'")
         } else {
@@ -454,12 +467,8 @@ impl Weights {
 
 impl fmt::Debug for Weights {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(
-            f,
-            "Weights({} / {})",
-            self.source.path.display(),
-            self.prefix
-        )
+        let path = self.source.path.display();
+        write!(f, "Weights({path} / {})", self.prefix)
     }
 }
 

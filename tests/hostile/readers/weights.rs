@@ -204,7 +204,7 @@ pub fn lora(scratch: &Scratch, bytes: &[u8]) -> io::Result<u64> {
     let networks = ModelFamily::all()
         .flat_map(|family| [false, true].map(|is_diffusers| lora_target(family, is_diffusers)));
     let networks = networks.chain([CLIP, T5]);
-    let tables = networks.map(|network| scratch.call(|| LayerTable::new(network, "", &shape_of)));
+    let tables = networks.map(|network| scratch.call(|| LayerTable::new(network, &shape_of)));
     let tables: Vec<LayerTable> = tables.collect();
     for table in &tables {
         let plan = scratch.call(|| LoraPlan::new(&file, std::slice::from_ref(table)));

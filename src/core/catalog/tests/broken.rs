@@ -249,7 +249,7 @@ fn unsupported_models_are_refused_with_their_name() {
         ("WanAnimatePipeline", "Animate"),
         ("WanSpeechToVideoPipeline", "S2V"),
         ("HunyuanVideoPipeline", "HunyuanVideo"),
-        ("StableDiffusionXLPipeline", "Stable Diffusion XL"),
+        ("StableDiffusionPipeline", "Stable Diffusion"),
         ("SomethingNewPipeline", "SomethingNewPipeline"),
     ] {
         let err = after(|folder| {

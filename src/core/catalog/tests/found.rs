@@ -35,7 +35,8 @@ fn the_shipped_catalogue_is_complete() {
         chroma1-hd chroma1-base chroma1-flash
         flux2-dev flux2-klein-4b flux2-klein-4b-base flux2-klein-9b flux2-klein-9b-base
         flux3-klein flux3-klein-base
-        framepack-i2v framepack-f1";
+        framepack-i2v framepack-f1
+        sdxl-base sdxl-inpainting";
     assert_eq!(ids, expected.split_whitespace().collect::<Vec<_>>());
     for entry in &entries {
         let listed = entry.listed(Vec::new());
@@ -236,7 +237,7 @@ fn the_users_catalogue_adds_places_and_changes_entries() {
     let missing = catalog.missing.iter().map(|entry| entry.id.as_str());
     let missing: Vec<&str> = missing.collect();
     assert_eq!(missing.len(), built_in().len());
-    assert!(missing.ends_with(&["framepack-f1", "later"]));
+    assert!(missing.ends_with(&["sdxl-inpainting", "later"]));
 }
 
 #[test]
@@ -246,7 +247,7 @@ fn invalid_user_catalog_is_reported_by_line_and_built_in_models_remain() {
         ("[[model]]\nname = 'b'\n", "line 1"),
         ("[[model]]\nid = \n", "line 2"),
         ("[[model]]\nid = 'a'\n[[model]]\nid = 'a'\n", "line 4"),
-        ("[[model]]\nid = 'a'\nfamily = 'sdxl'\n", "line 3"),
+        ("[[model]]\nid = 'a'\nfamily = 'sd15'\n", "line 3"),
         ("[[model]]\nid = 'a'\ndefaults.width = -1\n", "line 3"),
     ] {
         let (_root, paths) = user();

@@ -44,20 +44,23 @@ fn every_published_model_has_all_its_files_and_a_folder_for_each() {
         let has_image_encoder = is_framepack || (entry.id.starts_with("wan2.1-") && sees_images);
         // All networks but the text encoder are in one file.
         let is_bundle = entry.id.starts_with("ltx2");
+        // All networks are in one file, which no page of the inpainting model has.
+        let is_checkpoint = entry.id.starts_with("sdxl");
+        let has_file = entry.id != "sdxl-inpainting";
         let is_pair = entry.id.ends_with("a14b");
         let counts =
             [Transformer, Vae, TextEncoder, TextEncoder2, ImageEncoder].map(|it| of(it).count());
         let expected = [
-            1 + usize::from(is_pair),
-            usize::from(!is_bundle),
-            1,
+            usize::from(has_file) + usize::from(is_pair),
+            usize::from(!is_bundle && !is_checkpoint),
+            usize::from(!is_checkpoint),
             usize::from(is_flux || is_framepack),
             usize::from(has_image_encoder),
         ];
         assert_eq!(counts, expected, "{}", entry.id);
         for source in &sources {
             let folder = match source.component {
-                Transformer if is_bundle => "checkpoints",
+                Transformer if is_bundle || is_checkpoint => "checkpoints",
                 Transformer => "diffusion_models",
                 Vae => "vae",
                 TextEncoder | TextEncoder2 => "text_encoders",

@@ -125,7 +125,7 @@ pub struct QuantFormat {
 }
 
 impl CodeType {
-    /// In the order of [`FORMATS`].
+    /// In the order of the kernels' numbers.
     pub const ALL: [Self; 5] = [Self::Int8, Self::Int4, Self::Index4, Self::E2m1, Self::E4m3];
 
     fn facts(self) -> &'static FormatFacts {

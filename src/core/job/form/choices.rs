@@ -355,7 +355,7 @@ impl From<&GenerateRequest> for GenerateForm {
                 memory: MemoryOptions::default(),
                 preview: PreviewChoice::default(),
                 // Results of versions without weights were made without.
-                prompt_weights: Some(request.options.prompt_weights == Some(true)),
+                prompt_weights: Some(request.options.prompt_weights.unwrap_or_default()),
                 capture: None,
                 hosts: Vec::new(),
                 sidecar: false,

@@ -108,6 +108,7 @@ impl GenerateForm {
             references: inputs.references.iter().map(path).collect(),
             controls,
             prompt_images: inputs.prompt_images.iter().map(PromptImage::from).collect(),
+            embeddings: Vec::new(),
             fit: self.fit.unwrap_or_else(|| snap::own_fit(self, spec)),
             width,
             height,

@@ -2,7 +2,7 @@
 
 use super::FormProblems;
 use crate::job::GenerateRequest;
-use crate::job::prompt::{self, LoraTag, TaggedPrompt, WildcardFolders, has_choices};
+use crate::job::prompt::{self, BracketUse, LoraTag, TaggedPrompt, WildcardFolders, has_choices};
 
 /// Adds notices on the tags and weights of the prompts; those with choices get theirs when they are expanded.
 pub(super) fn note(request: &GenerateRequest, found: &mut FormProblems) {
@@ -21,6 +21,12 @@ pub(super) fn note(request: &GenerateRequest, found: &mut FormProblems) {
             && acts
             && !chooses
         {
+            found.note(field, message);
+        }
+        let has_break = text.split_whitespace().any(|word| word == "BREAK");
+        if request.family.has_prompt_chunks && has_break && brackets != BracketUse::A1111 {
+            let message =
+                "BREAK is read as text: it divides prompts with the prompt weights of A1111";
             found.note(field, message);
         }
         if template.is_none()

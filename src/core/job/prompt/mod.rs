@@ -18,6 +18,7 @@
 //! Braces that hold neither `|` nor `$$`, and those of JSON objects, stay as they are. The same template, seed and
 //! files give the same text on every machine. Reads no other files than wildcards, and knows no tokens.
 
+mod a1111_weights;
 mod choose;
 mod comments;
 mod longest;
@@ -33,10 +34,11 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
+pub use a1111_weights::for_comfy;
 pub use longest::{LongestText, longest};
 pub use tags::{LoraTag, TaggedPrompt, tags};
 pub use timeline::{PromptShare, PromptTimeline, SectionPrompts, TimedPrompt};
-pub use weights::{BracketUse, WeightedText, escaped};
+pub use weights::{BracketUse, PromptWeights, WeightedText, escaped};
 pub use wildcards::{WildcardFile, WildcardFolders};
 
 /// Far more than any encoder reads, in bytes: of a template, and of what becomes of it.

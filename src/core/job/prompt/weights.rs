@@ -1,4 +1,4 @@
-//! Weights of words, such as `(word:1.2)`, as ComfyUI reads them.
+//! Weights of words, such as `(word:1.2)`, as ComfyUI reads them; [`a1111_weights`](super::a1111_weights) has A1111's.
 //!
 //! `(words)` are 1.1 times the weight around them, `(words:1.3)` have the weight 1.3 whatever is around them, and `\(`
 //! and `\)` are the characters themselves. Square brackets are text. After a `)` too many the next `(` is text, too. From
@@ -6,6 +6,8 @@
 
 use std::ops::Range;
 
+use super::a1111_weights::a1111_parts;
+use crate::enum_macros::{named, parsed};
 use crate::sanitize::one_line;
 
 /// Factor of `(words)`.
@@ -29,7 +31,19 @@ impl WeightedText {
     }
 }
 
-/// Meaning of round brackets in a prompt.
+named! {
+    /// Rules by which words of a prompt have weights.
+    #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+    pub enum PromptWeights {
+        #[default]
+        Off = "off", "Off";
+        Comfy = "comfyui", "ComfyUI";
+        A1111 = "a1111", "A1111";
+    }
+}
+parsed!(PromptWeights, "a rule for prompt weights");
+
+/// Meaning of brackets in a prompt.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum BracketUse {
     /// Text, like backslashes before them.
@@ -38,6 +52,8 @@ pub enum BracketUse {
     /// Text, with `\(` for `(`: what ComfyUI does for text encoders without weights.
     Unescaped,
     Weights,
+    /// Weights as A1111 reads them; SDXL also divides and weighs prompts as A1111.
+    A1111,
 }
 
 impl BracketUse {
@@ -50,6 +66,7 @@ impl BracketUse {
                 vec![WeightedText::plain(text)]
             }
             Self::Weights => weighted_parts(prompt),
+            Self::A1111 => a1111_parts(prompt),
         };
         if parts.is_empty() {
             parts.push(WeightedText::plain(""));
@@ -59,7 +76,11 @@ impl BracketUse {
 
     /// A sentence on weights in a prompt that have no effect, or an unlikely one. `model`: the name of its family.
     pub fn notice(self, prompt: &str, model: &str) -> Option<String> {
-        let parts = weighted_parts(prompt);
+        let parts = if self == Self::A1111 {
+            a1111_parts(prompt)
+        } else {
+            weighted_parts(prompt)
+        };
         let words = |is_it: &dyn Fn(f64) -> bool| {
             let part = parts.iter().find(|part| is_it(part.weight))?;
             Some(one_line(part.text.trim(), 80).into_owned())
@@ -67,7 +88,7 @@ impl BracketUse {
         // Plain brackets are ordinary writing.
         let weighted = || words(&|weight| weight != 1.0 && weight != FACTOR);
         match self {
-            Self::Weights => words(&|weight| weight.abs() > LARGEST).map(|words| {
+            Self::Weights | Self::A1111 => words(&|weight| weight.abs() > LARGEST).map(|words| {
                 format!("\"{words}\" has a very large weight: write \\( and \\) for brackets that are text")
             }),
             Self::Unescaped => weighted().map(|words| {

@@ -43,6 +43,8 @@ pub(crate) enum ListedFolders {
     Finishers,
     /// Networks that bring control images in.
     Controls,
+    /// Embeddings that prompts name.
+    Embeddings,
 }
 
 impl ListedFolders {
@@ -51,6 +53,7 @@ impl ListedFolders {
             "loras" => Some(Self::Loras),
             "upscale_models" | "frame_interpolation" => Some(Self::Finishers),
             "controlnet" | "model_patches" => Some(Self::Controls),
+            "embeddings" => Some(Self::Embeddings),
             key => KEYS.contains(&key).then_some(Self::Models),
         }
     }

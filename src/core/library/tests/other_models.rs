@@ -13,7 +13,7 @@ use crate::testing::{assert_not_opened, table};
 
 /// Each model with tensors that it is known by, in the form `name[shape]`; the shape is `[8]` where none is given.
 const KNOWN: &str = "\
-a Stable Diffusion XL model -> model.diffusion_model.input_blocks.0.0.weight[8,4,3,3] \
+a CosXL model -> edm_vpred.sigma_max model.diffusion_model.input_blocks.0.0.weight[8,4,3,3] \
     model.diffusion_model.label_emb.0.0.weight[8,2816] \
     model.diffusion_model.input_blocks.4.1.transformer_blocks.0.attn2.to_k.weight[8,2048] \
     conditioner.embedders.0.transformer.text_model.encoder.layers.0.mlp.fc1.weight[8,8] \
@@ -94,13 +94,13 @@ fn encoders_and_autoencoders_alone_are_named_and_those_of_other_models_are_not_o
         "text_model.encoder.layers.0.mlp.fc1.weight[8,8] \
              text_model.embeddings.token_embedding.weight[8,768] -> a CLIP text encoder
          text_model.encoder.layers.0.mlp.fc1.weight[8,8] \
-             text_model.embeddings.token_embedding.weight[8,1280] -> a CLIP-G text encoder: no
+             text_model.embeddings.token_embedding.weight[8,1280] -> a CLIP-G text encoder
          model.layers.0.self_attn.q_norm.weight[8,8] model.embed_tokens.weight[8,2560] -> a Qwen 3 text encoder
          model.layers.0.self_attn.q_norm.weight[8,8] model.embed_tokens.weight[8,1024] -> a Qwen 3 text encoder of 0.6B: no
          model.layers.0.input_layernorm.weight[8,8] model.embed_tokens.weight[8,4096] -> a Llama text encoder
          model.layers.0.input_layernorm.weight[8,8] model.embed_tokens.weight[8,5120] -> a Mistral text encoder: no
          encoder.block.0.layer.0.SelfAttention.q.weight[8,8] shared.weight[8,8] -> a T5 text encoder
-         decoder.norm_out.weight[8,3] decoder.conv_in.weight[8,4] -> a Stable Diffusion VAE: no
+         decoder.norm_out.weight[8,3] decoder.conv_in.weight[8,4] -> an SDXL or Stable Diffusion VAE
          encoder.project_in.conv.weight[8,8] decoder.conv_out.weight[8,8] -> a Sana VAE: no",
     ) {
         let (what, is_supported) = what.strip_suffix(": no").map_or((what, true), |it| (it, false));

@@ -16,7 +16,7 @@ use crate::testing::table;
 pub(crate) const RANK: u64 = 4;
 
 pub(crate) fn table_of(network: LoraTarget, shapes: &Shapes) -> LayerTable {
-    LayerTable::new(network, "", &|name| shapes.get(name).cloned())
+    LayerTable::new(network, &|name| shapes.get(name).cloned())
 }
 
 /// The published Flux dev, in the authors' names.
@@ -273,10 +273,7 @@ fn loras_of_unsupported_families_are_recognised_and_marked_unsupported() {
         IdentityCard::read(&files.write("x.safetensors", &shapes)).unwrap()
     };
     for (layer, label) in table(
-        "lora_unet_down_blocks_1_attentions_0_transformer_blocks_1_attn1_to_k 640 -> Stable Diffusion XL
-         lora_unet_input_blocks_7_1_transformer_blocks_1_attn2_to_v 1280 -> Stable Diffusion XL
-         lora_unet_down_blocks_0_attentions_1_transformer_blocks_0_ff_net_2 320 -> Stable Diffusion 1.5 or 2
-         unet.mid_block.attentions.0.proj_in 1280 -> Stable Diffusion
+        "lora_unet_down_blocks_0_attentions_1_transformer_blocks_0_ff_net_2 320 -> Stable Diffusion 1.5 or 2
          transformer.transformer_blocks.3.attn.to_q 1536 -> Stable Diffusion 3
          transformer.transformer_blocks.0.attn1.to_q 1920 -> CogVideoX
          diffusion_model.blocks.0.self_attn.q_proj 2048 -> Anima or Cosmos Predict2

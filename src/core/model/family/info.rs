@@ -23,6 +23,8 @@ pub struct FamilyInfo {
     pub makes_images: bool,
     /// Default denoising strength of a variant's video-to-video; `None` for variants without it.
     pub video_strength: fn(&str) -> Option<f64>,
+    /// Steps of a denoising strength are counted down to whole ones, as in the reference of videos.
+    pub floors_steps: bool,
     /// A job may upscale its result and denoise it again (hires fix).
     pub has_second_pass: bool,
     pub has_dynamic_shift: bool,
@@ -30,6 +32,8 @@ pub struct FamilyInfo {
     pub sigmas: &'static [f32],
     /// Prompt weights act, as in `ComfyUI`, which has them switched off for other families' text encoders.
     pub has_prompt_weights: bool,
+    /// Prompts of any length are read in chunks, with embeddings.
+    pub has_prompt_chunks: bool,
     /// `guidance_scale` is true CFG; otherwise `true_cfg_scale` is.
     pub guidance_is_cfg: bool,
     /// Step caches that a variant supports, in the order in which they are offered.
@@ -66,10 +70,12 @@ impl FamilyInfo {
         wan2gp_types: &[],
         makes_images: true,
         video_strength: |_| None,
+        floors_steps: false,
         has_second_pass: true,
         has_dynamic_shift: false,
         sigmas: &[],
         has_prompt_weights: false,
+        has_prompt_chunks: false,
         guidance_is_cfg: true,
         step_caches: |_| StepCacheKind::OF_ANY_MODEL,
         token_limit: |_| None,
@@ -101,9 +107,9 @@ impl FamilyInfo {
     }
 
     /// The first step, from 0, that is made of what is given: the less `strength`, 0 to 1, the later. `num_steps`, which is
-    /// no step at all, where the strength is too small for one. The reference counts the steps of videos in whole ones.
+    /// no step at all, where the strength is too small for one.
     pub fn first_step(&self, num_steps: u32, strength: f64) -> u32 {
-        if self.makes_images {
+        if self.makes_images && !self.floors_steps {
             return first_step(num_steps, strength);
         }
         let made = (f64::from(num_steps) * strength).max(0.0) as u32;

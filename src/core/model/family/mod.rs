@@ -14,6 +14,7 @@ mod krea2;
 pub mod ltx2;
 mod qwen_image;
 mod qwen_image_21;
+mod sdxl;
 // A family that lives in one folder of the tests. Releases are built without.
 #[cfg(debug_assertions)]
 #[path = "../../../../tests/toy_family/info.rs"]
@@ -48,6 +49,7 @@ static FAMILIES: &[&FamilyInfo] = &[
     &chroma::INFO,
     &qwen_image_21::INFO,
     &qwen_image::INFO,
+    &sdxl::INFO,
     &flux::INFO,
 ];
 
@@ -70,6 +72,7 @@ impl ModelFamily {
     pub const LTX2: Self = Self(&ltx2::INFO);
     pub const QWEN_IMAGE: Self = Self(&qwen_image::INFO);
     pub const QWEN_IMAGE_21: Self = Self(&qwen_image_21::INFO);
+    pub const SDXL: Self = Self(&sdxl::INFO);
     pub const WAN: Self = Self(&wan::INFO);
     pub const Z_IMAGE: Self = Self(&z_image::INFO);
 

@@ -11,9 +11,6 @@ use crate::networks::config::{AutoencoderConfig, class_name};
 use crate::networks::prelude::*;
 use crate::networks::vae::{VaeHalf, check_scale};
 
-/// Latent channels of FLUX.1 and of HunyuanVideo. How others are scaled no shape says.
-const PUBLISHED_LATENTS: i64 = 16;
-
 /// Normed latents along an edge with separate statistics.
 pub const NORMED_EDGE: i64 = 2;
 /// diffusers' default.
@@ -33,8 +30,8 @@ pub trait KlKind: Clone + fmt::Debug + PartialEq {
     const IS_VIDEO: bool;
     /// The only type of the encoder's levels, and of the decoder's.
     const BLOCK_TYPES: [&'static str; 2];
-    /// The `scaling_factor` and `shift_factor` of a file without a config: those of the published one.
-    const SCALES_WITHOUT_CONFIG: (f64, Option<f64>);
+    /// Latent channels, `scaling_factor` and `shift_factor` of published ones, for files without a config.
+    const SCALES_WITHOUT_CONFIG: &'static [(i64, f64, Option<f64>)];
 
     /// diffusers' defaults: widths of the levels, residual blocks of one, channels and scale of latents.
     const DEFAULTS: (&'static [i64], i64, i64, f64);
@@ -126,12 +123,15 @@ impl<K: KlKind> NetworkConfig for KlConfig<K> {
         } else {
             None
         };
+        let published = K::SCALES_WITHOUT_CONFIG;
+        let scales = published.iter().find(|(channels, ..)| *channels == latents);
         ensure!(
-            latents == PUBLISHED_LATENTS || is_normed,
-            "expected latents of {PUBLISHED_LATENTS} channels, as no config.json says how others are scaled, found {latents}"
+            scales.is_some() || is_normed,
+            "expected latents of {} channels, as no config.json says how others are scaled, found {latents}",
+            published[0].0
         );
         let blocks = count(weights, |n| conv(&format!("{list}.0.block.{n}.conv1")));
-        let (scaling_factor, shift_factor) = K::SCALES_WITHOUT_CONFIG;
+        let (_, scaling_factor, shift_factor) = *scales.unwrap_or(&published[0]);
         Ok(Self {
             class: match K::NORMED_CLASS {
                 Some(class) if is_normed => class.to_owned(),

@@ -147,7 +147,7 @@ fn diffusers_from_original(original: &str, levels: usize, layers: &[NamePair]) -
         Some(format!("decoder.up.{level}.{rest}"))
     };
     let turned = original.strip_prefix("decoder.up.").and_then(from_latents);
-    renamed_by_patterns(turned.as_deref().unwrap_or(original), DIFFUSERS, layers)
+    renamed_by_patterns(turned.as_deref().unwrap_or(original), DIFFUSERS, &[layers])
 }
 
 #[cfg(test)]

@@ -31,7 +31,8 @@ impl KlKind for ImageVae {
     const NAME: &'static str = "image VAE";
     const IS_VIDEO: bool = false;
     const BLOCK_TYPES: [&'static str; 2] = ["DownEncoderBlock2D", "UpDecoderBlock2D"];
-    const SCALES_WITHOUT_CONFIG: (f64, Option<f64>) = (0.3611, Some(0.1159));
+    const SCALES_WITHOUT_CONFIG: &'static [(i64, f64, Option<f64>)] =
+        &[(16, 0.3611, Some(0.1159)), (4, SDXL_SCALE, None)];
 
     const DEFAULTS: (&'static [i64], i64, i64, f64) = (&[64], 1, 4, 0.18215);
 
@@ -40,7 +41,22 @@ impl KlKind for ImageVae {
     }
 }
 
+/// Scale of SDXL's latents.
+const SDXL_SCALE: f64 = 0.13025;
+
 impl KlVaeConfig {
+    /// SDXL's published autoencoder.
+    pub(crate) fn of_four_channels() -> Self {
+        Self {
+            latent_channels: 4,
+            scaling_factor: SDXL_SCALE,
+            use_quant_conv: true,
+            use_post_quant_conv: true,
+            shift_factor: None,
+            ..Self::of_sixteen_channels()
+        }
+    }
+
     /// The autoencoder that was published with FLUX.1, which later models took over.
     pub(crate) fn of_sixteen_channels() -> Self {
         Self {

@@ -97,8 +97,9 @@ fn the_schema_of_a_umt5_is_its_file_in_every_dialect() {
 #[test]
 fn the_schema_of_a_video_text_encoder_is_its_file() {
     let file = listed(&json_of("text/flux/encoders.json")["shapes"]["text_encoder"]);
-    let prefix = clip_text::prefix(&file.keys().map(String::as_str)).unwrap();
-    let schema = config::<ClipTextConfig>(CLIP_TEXT).schema(prefix);
+    let keys = ClipTextKeys::detect::<ClipL>(&file.keys().map(String::as_str)).unwrap();
+    let schema = config::<ClipTextConfig>(CLIP_TEXT).schema(&keys);
+    let prefix = keys.prefix;
     assert_exact(&schema, &file, |_| false);
     for (role, keeps_f32, name) in [
         (

@@ -127,6 +127,6 @@ fn diffusers_from_original(original: &str, parts_per_level: i64) -> String {
     renamed_by_patterns(
         cut.as_deref().unwrap_or(original),
         DIFFUSERS,
-        DIFFUSERS_LAYERS,
+        &[DIFFUSERS_LAYERS],
     )
 }

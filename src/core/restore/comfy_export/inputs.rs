@@ -5,7 +5,7 @@ use std::path::Path;
 use serde_json::{Value, json};
 
 use super::{NodeOutput, WorkflowWriter, slot};
-use crate::job::prompt::{BracketUse, escaped};
+use crate::job::prompt::{BracketUse, escaped, for_comfy};
 use crate::media::has_video_name;
 use crate::model::choices::ResizeMode;
 use crate::model::family::{ComfyReferences, ComfyVideoNodes};
@@ -74,6 +74,7 @@ impl<'a> WorkflowWriter<'a> {
         let text = match self.request.options.bracket_use(self.request.family) {
             BracketUse::Text => escaped(text),
             BracketUse::Unescaped | BracketUse::Weights => text.to_owned(),
+            BracketUse::A1111 => for_comfy(text),
         };
         match self.comfy.references {
             ComfyReferences::TextEncoder(class) if !references.is_empty() => {

@@ -331,13 +331,14 @@ fn what_comfyui_has_no_node_for_is_named() {
 
 #[test]
 fn brackets_have_backslashes_in_a_workflow_where_they_are_no_weights() {
-    for (has_weights, family, expected) in [
-        (Some(true), "wan", "a (red:1.2) fox"),
-        (Some(true), "z_image", "a (red:1.2) fox"),
-        (Some(false), "wan", r"a \(red:1.2\) fox"),
+    for (weights, family, expected) in [
+        (Some("comfyui"), "wan", "a (red:1.2) fox"),
+        (Some("a1111"), "wan", "a (red:1.2) fox"),
+        (Some("comfyui"), "z_image", "a (red:1.2) fox"),
+        (Some("off"), "wan", r"a \(red:1.2\) fox"),
         (None, "z_image", r"a \(red:1.2\) fox"),
     ] {
-        let change = json!({"prompt": "a (red:1.2) fox", "prompt_weights": has_weights});
+        let change = json!({"prompt": "a (red:1.2) fox", "prompt_weights": weights});
         let workflow = written(&request(family, &change), None);
         let mut texts = workflow
             .nodes()

@@ -1,5 +1,6 @@
 //! Texts that programs change before they encode them, and commands in them.
 
+use crate::job::prompt::PromptWeights;
 use crate::model::choices::{SamplerKind, SigmaSchedule};
 use serde_json::{Value, json};
 
@@ -81,20 +82,14 @@ fn commands_and_tags_in_prompts_are_named() {
 
 #[test]
 fn escaped_brackets_are_those_that_the_program_encoded() {
-    // A1111's are written for ComfyUI, whose stay as they are.
-    for (found, expected) in [
-        (
-            read_prompt(r"a fox \(animal\) \[x\]"),
-            r"a fox \(animal\) [x]",
-        ),
-        (
-            read_with(&json!({"3.text": r"a fox \(animal:1.2\) \[x\]"})),
-            r"a fox \(animal:1.2\) \[x\]",
-        ),
+    let text = r"a fox \(animal:1.2\) \[x\]";
+    for (found, weights) in [
+        (read_prompt(text), PromptWeights::A1111),
+        (read_with(&json!({"3.text": text})), PromptWeights::Comfy),
     ] {
-        assert_eq!(found.prompt.as_deref(), Some(expected));
+        assert_eq!(found.prompt.as_deref(), Some(text));
         assert_eq!(found.notes, [] as [&str; 0]);
-        assert!(found.has_prompt_weights);
+        assert_eq!(found.prompt_weights, weights);
     }
     // Wan2GP has no weights, and encodes the letters.
     let found = read_file(

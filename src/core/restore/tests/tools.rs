@@ -6,6 +6,7 @@ use serde_json::json;
 use super::*;
 use crate::families::{framepack, wan};
 use crate::job::StepCacheKind;
+use crate::job::prompt::PromptWeights;
 use crate::media::test_files::{exif, jpeg, mp4_with_comment, webm};
 
 const FORGE: &str = "a fox, <lora:Fur - v1:0.8> in the snow,\nwith breath in the air\nNegative prompt: blurry,\nSteps taken\nSteps: 24, Sampler: Euler, Schedule type: Simple, CFG scale: 1, Distilled CFG Scale: 3.5, Seed: 1234567890123, Size: 896x1152, Model hash: 06f96f89f6, Model: flux1-dev-bnb-nf4-v2, Denoising strength: 0.6, Lora hashes: \"Fur - v1: de92428f6411, Other: 1, two\", Version: f2.0.1v1.10.1";
@@ -180,31 +181,14 @@ fn framepack_studio_image_takes_missing_settings_from_the_adjacent_json() {
 }
 
 #[test]
-fn prompt_weights_of_a1111_are_written_for_comfyui() {
-    for (prompt, expected) in [
-        (
-            "a fox, (red:1.2) ((old)) sign",
-            "a fox, (red:1.2) ((old)) sign",
-        ),
-        ("a [red] fox", "a (red:0.9091) fox"),
-        ("(very (red:1.2):1.5) fox", "(very :1.5)(red:1.8) fox"),
-        (r"a \(red\) \[fox\] [x]", r"a \(red\) [fox] (x:0.9091)"),
-        ("a (red fox", "a (red fox:1.1)"),
-        ("a red) fox (cat:1.4)", r"a red\) fox (cat:1.4)"),
-        ("[a:b:0.5] [red|blue] fox", "[a:b:0.5] [red|blue] fox"),
-    ] {
-        let text = format!("{prompt}\nNegative prompt: [fog]\nSteps: 9, Seed: 7, CFG scale: 1");
-        let found = read_png("parameters", &text);
-        assert_eq!(found.prompt.as_deref(), Some(expected), "{prompt}");
-        assert_eq!(found.negative_prompt.as_deref(), Some("(fog:0.9091)"));
-        let note = found.notes.last().expect("a note");
-        assert!(
-            note.starts_with("Prompt weights act as in ComfyUI"),
-            "{note}"
-        );
-        let (form, _) = found.form_for(&crate::model::test_spec());
-        assert_eq!(form.options.prompt_weights, Some(true));
-    }
+fn prompts_of_a1111_stay_as_they_are_and_have_its_weights() {
+    let prompt = r"(very (red:1.2):1.5) \[fox\] [x], BREAK";
+    let text = format!("{prompt}\nNegative prompt: [fog]\nSteps: 9, Seed: 7, CFG scale: 1");
+    let found = read_png("parameters", &text);
+    assert_eq!(found.prompt.as_deref(), Some(prompt));
+    assert_eq!(found.negative_prompt.as_deref(), Some("[fog]"));
+    let (form, _) = found.form_for(&crate::model::test_spec());
+    assert_eq!(form.options.prompt_weights, Some(PromptWeights::A1111));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Cleaning and tokens against `tests/fixtures/wan/texts.json`, the places where tokenizers lie, and what broken ones
 //! say.
 
+mod clip;
 mod counting;
 mod gemma;
 pub(super) mod layouts;

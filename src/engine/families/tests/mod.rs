@@ -229,6 +229,7 @@ fn first_call() -> ModelCall {
         step: 0,
         num_steps: 1,
         timestep: 0.0,
+        sigma: 1.0,
         timestep_tensor: Tensor::from(0.0),
     }
 }

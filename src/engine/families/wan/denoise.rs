@@ -28,7 +28,7 @@ use crate::nn::Rope;
 use crate::parallel::is_shared;
 use crate::placement::ComputePlacement;
 use crate::runtime::free_bytes;
-use crate::sampling::{Solver, noise};
+use crate::sampling::{NoiseSpace, Solver, noise};
 use crate::stages::images::InpaintBlend;
 use crate::stages::video_latents::VideoLatentShape;
 use crate::step_cache::{ContextCaches, SkipOptions};
@@ -321,7 +321,7 @@ impl Denoiser for WanDenoiser<'_> {
 
     fn after_step(&self, latents: Tensor, sigma: f32) -> Tensor {
         match &self.kept {
-            Some(kept) => kept.blend(&latents, sigma),
+            Some(kept) => kept.blend(&latents, sigma, NoiseSpace::Flow),
             None => latents,
         }
     }

@@ -17,7 +17,7 @@ use super::run_decoder;
 use super::stages::{encode, encoder};
 use crate::pixels::pixels_from_rgb8;
 use crate::sampling::Solver;
-use crate::stages::images::{grey, noised};
+use crate::stages::images::grey;
 use crate::stages::job_images;
 use crate::{EngineError, StageWork};
 
@@ -419,5 +419,6 @@ pub(super) fn first_latents(solver: &Solver, noise: Tensor, base: Option<&Tensor
         return solver.initial(noise);
     };
     let first = solver.all_calls().start;
-    noised(&base.to_device(Device::Cpu), &noise, solver.sigmas()[first])
+    let base = base.to_device(Device::Cpu);
+    solver.space().noised(&base, &noise, solver.sigmas()[first])
 }

@@ -177,7 +177,6 @@ pub fn qkv_attention(qkv: &Tensor, bias: Option<&Tensor>) -> Tensor {
 
 /// `b l (h d) -> b h l d`, a view
 pub fn split_heads(xs: &Tensor, num_heads: i64) -> Tensor {
-    let (b, l, _) = xs.size3().expect("hidden states have three dimensions");
     xs.unflatten(2, [num_heads, -1]).transpose(1, 2)
 }
 

@@ -4,6 +4,7 @@
 //! schedules `comfy.rs`'s.
 
 mod comfy;
+mod discrete;
 mod schedules;
 
 use std::collections::BTreeMap;

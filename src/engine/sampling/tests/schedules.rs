@@ -54,7 +54,11 @@ fn solver(name: &str) -> Solver {
     }
 }
 
-fn request(sampler: SamplerKind, schedule: SigmaSchedule, num_steps: usize) -> GenerateRequest {
+pub(super) fn request(
+    sampler: SamplerKind,
+    schedule: SigmaSchedule,
+    num_steps: usize,
+) -> GenerateRequest {
     serde_json::from_value(serde_json::json!({
         "model": "flux1-dev", "family": "flux", "prompt": "", "negative_prompt": "", "width": 64, "height": 64,
         "num_frames": 1, "fps": 1.0, "num_steps": num_steps, "guidance_scale": 3.5, "seed": SEED,

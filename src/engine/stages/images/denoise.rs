@@ -8,11 +8,11 @@ use tch::{Device, Kind, Tensor};
 
 use super::controlnet::{ActiveControlNets, ControlNet as _};
 use super::encode::StartImageMode;
-use super::latents::{InpaintBlend, NoiseDraws, noised, seeds};
+use super::latents::{InpaintBlend, NoiseDraws, seeds};
 use super::model::{
-    CapturedInputs, ContextInput, ControlModulation, ForwardPass, ImageConditioning, ImageModel,
-    LatentForm, ReferenceTokens, WeightsDialect, captured_timestep, latent_mask, packed,
-    packed_size, unpacked, velocity,
+    CANVAS_STRENGTH, CapturedInputs, ContextInput, ControlModulation, ForwardPass,
+    ImageConditioning, ImageModel, LatentForm, ReferenceTokens, WeightsDialect, captured_timestep,
+    is_blank_canvas, latent_mask, packed, packed_size, unpacked, velocity,
 };
 use super::state::EncodedImages;
 use crate::controls::LoadedControls;
@@ -20,13 +20,10 @@ use crate::denoise::{Denoiser, ModelCall, ModulationCache, begin, fits, walk};
 use crate::guidance::{GuidanceScales, GuidedPasses};
 use crate::hooks::DenoiseState;
 use crate::placement::ComputePlacement;
-use crate::sampling::{FlowSchedule, Solver, steps_from_image, wanted_steps};
+use crate::sampling::{NoiseSpace, Solver, steps_from_image, wanted_steps};
 use crate::step_cache::ContextCaches;
 use crate::text::{PromptEmbeds, TextEmbeds};
 use crate::{EngineError, Hooks, StageCapture, StageWork, Weights};
-
-/// Denoising strength of models that fill an image, if the request has none.
-const CANVAS_STRENGTH: f64 = 1.0;
 
 /// Runs the denoising loop of a job, or the rest of it from where an earlier run stopped -> latents, `(B, C, h, w)` on the
 /// CPU
@@ -62,11 +59,7 @@ pub fn denoise<M: ImageModel>(
             steps_from_image(request, strength)?
         }
     };
-    let schedule = FlowSchedule {
-        sample_sigmas: request.files.sample_sigmas.clone(),
-        ..M::schedule(&config).read(request.files.scheduler.as_deref())?
-    };
-    let mut solver = schedule.solver(request, shape.tokens(), steps)?;
+    let mut solver = M::solver(&config, request, shape.tokens(), steps)?;
 
     let draws = if M::LATENTS == LatentForm::FoldedTokens {
         let draws = NoiseDraws::new(shape.folded(), 1, seeds(request))?;
@@ -76,16 +69,24 @@ pub fn denoise<M: ImageModel>(
         }
     } else {
         let num_controls = images.controls.len() * usize::from(M::SAMPLES_CONTROLS);
+        let is_blank = is_blank_canvas::<M>(request);
         let of_image = image.map_or(0, |image| 1 + usize::from(image.mask.is_some()));
-        solver.set_draws_before(num_controls + 1 + of_image);
+        solver.set_draws_before(num_controls + 1 + of_image - usize::from(is_blank));
+        let of_image = if is_blank { 0 } else { of_image };
         NoiseDraws::after_controls(num_controls, shape, 1 + of_image, seeds(request))?
     };
     let noise = draws.noise.shallow_clone();
     let latents = match image {
+        // Nothing of the image would be kept.
+        Some(image) if solver.all_calls().start == 0 && image.mask.is_some() => {
+            solver.initial(noise)
+        }
         Some(image) => {
             let image = image.latents.to_device(Device::Cpu);
             let first = solver.all_calls().start;
-            noised(&image, &noise, solver.sigmas()[first])
+            solver
+                .space()
+                .noised(&image, &noise, solver.sigmas()[first])
         }
         None => solver.initial(noise),
     };
@@ -198,6 +199,7 @@ struct ImageDenoiser<'a, M: ImageModel> {
     batch: i64,
     /// Timestep of every call of the whole schedule.
     timesteps: Vec<f32>,
+    space: NoiseSpace,
     hooks: &'a dyn Hooks,
 }
 
@@ -247,6 +249,7 @@ impl<'a, M: ImageModel> ImageDenoiser<'a, M> {
             inpaint: inpaint.map(|inpaint| inpaint.to_device(device)),
             batch,
             timesteps,
+            space: solver.space(),
             model,
             conditioning,
             hooks,
@@ -318,7 +321,8 @@ impl<M: ImageModel> Denoiser for ImageDenoiser<'_, M> {
         call: &ModelCall,
         capture: &mut StageCapture,
     ) -> Option<Tensor> {
-        let input = self.model.model_input(latents, &self.conditioning);
+        let own_latents = self.space.model_latents(latents, call.sigma);
+        let input = self.model.model_input(&own_latents, &self.conditioning);
         let timestep = captured_timestep::<M>(call.timestep);
         for (part, xs) in [
             ("hidden_states", &input),
@@ -329,12 +333,13 @@ impl<M: ImageModel> Denoiser for ImageDenoiser<'_, M> {
         let own = |prediction: &Tensor| velocity::<M>(prediction, self.conditioning.shape);
         let predict =
             |cached: &CachedContext<M>, without| self.predict(cached, &input, call, without);
-        self.passes.velocity(call, latents, capture, own, predict)
+        let guided = self.passes.velocity(call, latents, capture, own, predict)?;
+        Some(self.space.velocity(guided, latents, call.sigma))
     }
 
     fn after_step(&self, latents: Tensor, sigma: f32) -> Tensor {
         match &self.inpaint {
-            Some(inpaint) => inpaint.blend(&latents, sigma),
+            Some(inpaint) => inpaint.blend(&latents, sigma, self.space),
             None => latents,
         }
     }

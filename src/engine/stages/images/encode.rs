@@ -70,12 +70,14 @@ impl ReferenceEncoding {
 }
 
 /// Encodes a start image to samples of its posterior. `image` and `mask`: as opened, or cropped to the image's aspect;
-/// `drawn_controls`: control images that were sampled before it.
+/// `drawn_controls`: control images that were sampled before it; `is_blank`: the image itself is not sampled, and the noise
+/// is drawn before its part outside the mask.
 pub fn encode_image(
     image: &RgbPixels,
     mask: Option<&RgbPixels>,
     work: &mut StageWork<'_>,
     drawn_controls: usize,
+    is_blank: bool,
 ) -> Result<EncodedImage, EngineError> {
     let request = work.request;
     let role = StartImageMode::of(request);
@@ -95,7 +97,7 @@ pub fn encode_image(
     let posterior = encoding.encode(&pixels, before, work)?;
     let num_draws = 2 + usize::from(mask.is_some());
     let draws = NoiseDraws::after_controls(drawn_controls, shape, num_draws, seeds(request))?;
-    let drawn = draws.posterior.as_ref();
+    let drawn = draws.posterior.as_ref().filter(|_| !is_blank);
     let latents = encoding.sample(&posterior, drawn, drawn_controls, work.capture);
     work.capture.put("image_latents", &latents);
     let latents = encoding.autoencoder.images(&latents);
@@ -103,7 +105,11 @@ pub fn encode_image(
         (Some(mask), StartImageMode::Canvas) => {
             let left = &pixels * (1.0 - mask);
             let posterior = encoding.encode(&left, before + 1, work)?;
-            let (masked, number) = (draws.masked.as_ref(), drawn_controls + 2);
+            let (masked, number) = if is_blank {
+                (Some(&draws.noise), drawn_controls + 1)
+            } else {
+                (draws.masked.as_ref(), drawn_controls + 2)
+            };
             let latents = encoding.sample(&posterior, masked, number, work.capture);
             Some(encoding.autoencoder.images(&latents))
         }

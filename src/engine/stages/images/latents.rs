@@ -7,7 +7,7 @@ use crate::EngineError;
 use crate::denoise::fits;
 use crate::nn::{PatchOrder, from_patches, patches};
 use crate::pixels::check_multiples;
-use crate::sampling::CpuGenerator;
+use crate::sampling::{CpuGenerator, NoiseSpace};
 
 /// Pixels of a token along each edge, in every model.
 const TOKEN_PIXELS: u32 = 16;
@@ -193,10 +193,6 @@ pub fn folded_mask(mask: &Tensor, shape: ImageLatentShape) -> Tensor {
     shape.pack(&folded)
 }
 
-pub fn noised(image_latents: &Tensor, noise: &Tensor, sigma: f32) -> Tensor {
-    noise * f64::from(sigma) + image_latents * f64::from(1.0 - sigma)
-}
-
 /// Original latents, noise and mask, blended back after each step: each in the form of the latents.
 pub struct InpaintBlend {
     pub image: Tensor,
@@ -229,8 +225,8 @@ impl InpaintBlend {
     }
 
     /// `latents` with the original's outside the mask, noised to `sigma`.
-    pub fn blend(&self, latents: &Tensor, sigma: f32) -> Tensor {
-        let image = noised(&self.image, &self.noise, sigma);
+    pub fn blend(&self, latents: &Tensor, sigma: f32, space: NoiseSpace) -> Tensor {
+        let image = space.noised(&self.image, &self.noise, sigma);
         (1.0 - &self.mask) * image + &self.mask * latents
     }
 }

@@ -26,9 +26,7 @@ pub use controlnet::{
 pub use denoise::{denoise, denoise_latents};
 pub use encode::{ReferenceEncoding, StartImageMode};
 pub(crate) use encode::{binary_mask, grey, soft_mask};
-pub use latents::{
-    ImageLatentShape, InpaintBlend, NoiseDraws, corner_mask, folded_mask, noised, seeds,
-};
+pub use latents::{ImageLatentShape, InpaintBlend, NoiseDraws, corner_mask, folded_mask, seeds};
 pub use model::{
     CapturedInputs, ContextInput, ControlModulation, ForwardPass, ImageConditioning, ImageModel,
     LatentForm, ReferenceTokens, WeightsDialect, packed_size,
@@ -62,7 +60,8 @@ pub(crate) fn encode_stage<M: ImageModel>(context: &StageContext<'_>) -> Result<
         }
         let controls = controls_of(&folder, M::SAMPLES_CONTROLS, work)?;
         let drawn = controls.len() * usize::from(M::SAMPLES_CONTROLS);
-        let image = image.map(|(image, mask)| encode_image(image, mask, work, drawn));
+        let is_blank = model::is_blank_canvas::<M>(request);
+        let image = image.map(|(image, mask)| encode_image(image, mask, work, drawn, is_blank));
         Ok(EncodedImages {
             image: image.transpose()?,
             controls,

@@ -1,22 +1,24 @@
 //! A transformer for images as the generic loop calls it, and everything that conditions it besides the noise.
 
+use std::ops::Range;
 use std::path::Path;
 use std::rc::Rc;
 
 use safelight_core::families::{ModelFamily, lora_target};
-use safelight_core::job::{JobFolder, LoraChoice, StepCache as StepCacheChoice};
+use safelight_core::job::{GenerateRequest, JobFolder, LoraChoice, StepCache as StepCacheChoice};
 use safelight_core::lora::{Expert, LoraTarget};
 use safelight_core::networks::dialects::TensorKeys;
-use safelight_core::networks::{DenoiserConfig, NetworkConfig as _};
+use safelight_core::networks::{DenoiserConfig, NetworkConfig as _, SchedulerConfig};
 use tch::{Device, Kind, Tensor};
 
 use super::controlnet::{ActiveControlNets, ControlNet, StreamControlNet};
 use super::encode::{ReferenceEncoding, StartImageMode};
 use super::latents::{ImageLatentShape, InpaintBlend, corner_mask};
 use super::state::EncodedImages;
+use crate::denoise::fits;
 use crate::guidance::GuidanceScales;
 use crate::nn::NUM_TIMESTEPS;
-use crate::sampling::FlowSchedule;
+use crate::sampling::{FlowSchedule, Solver};
 use crate::step_cache::{CacheCalibration, SkipOptions};
 use crate::streams::ControlNetResiduals;
 use crate::text::{PromptEmbeds, TextEmbeds};
@@ -24,6 +26,8 @@ use crate::{EngineError, Hooks, StageCapture, StageWork, Weights, WeightsError};
 
 /// Denoising strength of image to image, as in most pipelines of diffusers.
 const BASE_STRENGTH: f64 = 0.6;
+/// Denoising strength of models that fill an image, if the request has none.
+pub(super) const CANVAS_STRENGTH: f64 = 1.0;
 
 /// A file's weights by the names that a network asks for, in any dialect that its family reads.
 pub struct WeightsDialect {
@@ -77,6 +81,8 @@ pub trait ImageModel: Sized + 'static {
     const SEES_START_IMAGE: bool = false;
     /// Set if latents of control images are sampled, as in most pipelines of diffusers; else they are posterior means.
     const SAMPLES_CONTROLS: bool = true;
+    /// Set if latents of a canvas are sampled even if nothing of them is kept, as in the pipelines of flow models.
+    const SAMPLES_CANVAS: bool = true;
     const LATENTS: LatentForm = LatentForm::Tokens;
     /// Set if predictions are velocities from noise to image, whose reference counts time from noise.
     const PREDICTS_TO_IMAGE: bool = false;
@@ -92,11 +98,28 @@ pub trait ImageModel: Sized + 'static {
         Ok(Self::Config::read(home)?)
     }
 
-    /// Schedule of files without a scheduler; the others have their own config in it.
-    fn schedule(config: &Self::Config) -> FlowSchedule;
+    /// Schedule of files without a scheduler; the others have their own config in it. Models of other noise levels have a
+    /// [`Self::solver`] instead.
+    fn schedule(_: &Self::Config) -> FlowSchedule {
+        SchedulerConfig::of_shift(1.0).into()
+    }
 
-    /// Checks results of earlier stages before anything is loaded -> channels that the model reads besides the noise in each
-    /// token: `(B, tokens, c)`. ControlNets steer models that read none.
+    /// Sampler of a request for an image of `tokens` tokens and some of the steps.
+    fn solver(
+        config: &Self::Config,
+        request: &GenerateRequest,
+        tokens: i64,
+        steps: Range<usize>,
+    ) -> Result<Solver, EngineError> {
+        let schedule = FlowSchedule {
+            sample_sigmas: request.files.sample_sigmas.clone(),
+            ..Self::schedule(config).read(request.files.scheduler.as_deref())?
+        };
+        schedule.solver(request, tokens, steps)
+    }
+
+    /// Checks results of earlier stages before anything is loaded -> channels that the model reads besides the noise, in the
+    /// form of the latents. ControlNets steer models that read none.
     fn condition(
         _config: &Self::Config,
         _images: &EncodedImages,
@@ -179,6 +202,13 @@ impl<M: ImageModel> CapturedInputs<'_, M> {
     }
 }
 
+/// Returns whether the job's start image is a canvas of which nothing is kept, and which takes no draw of the seed.
+pub(super) fn is_blank_canvas<M: ImageModel>(request: &GenerateRequest) -> bool {
+    !M::SAMPLES_CANVAS
+        && StartImageMode::of(request) == StartImageMode::Canvas
+        && request.sampling.strength.unwrap_or(CANVAS_STRENGTH) >= 1.0
+}
+
 /// Form of latents in a model and in its sampler.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum LatentForm {
@@ -194,6 +224,10 @@ pub enum LatentForm {
 }
 
 impl LatentForm {
+    fn channel_axis(self) -> usize {
+        if self == Self::Grid { 1 } else { 2 }
+    }
+
     /// Latents of a model's image, whose size is in pixels.
     pub fn shape(
         self,
@@ -322,10 +356,12 @@ impl<'a, M: ImageModel> ImageConditioning<'a, M> {
         }
     }
 
-    /// Latent tokens with channels or tokens besides them.
+    /// Latents with channels or tokens besides them.
     pub fn joined_with(&self, latents: &Tensor) -> Tensor {
         match (&self.condition, &self.references.tokens) {
-            (Some(channels), _) => Tensor::cat(&[latents, channels], 2),
+            (Some(channels), _) => {
+                Tensor::cat(&[latents, channels], M::LATENTS.channel_axis() as i64)
+            }
             (None, Some(tokens)) => {
                 let tokens = tokens.expand([latents.size()[0], -1, -1], false);
                 Tensor::cat(&[latents, &tokens], 1)
@@ -339,7 +375,11 @@ impl<'a, M: ImageModel> ImageConditioning<'a, M> {
         let mut texts = std::iter::once(self.prompt).chain(self.negative);
         let channels = self.shape.folded().channels;
         let tokens = self.references.tokens.as_ref();
-        let is_of_job = |xs: &Tensor| xs.size()[..2] == [size[0], self.shape.tokens()];
+        let is_of_job = |xs: &Tensor| {
+            let mut wanted = size.to_vec();
+            wanted[M::LATENTS.channel_axis()] = -1;
+            fits(xs, &wanted)
+        };
         if !texts.all(|text| model.accepts(text)) {
             Some("the embeddings of the texts are not what this model reads".to_owned())
         } else if self.inpaint.as_ref().is_some_and(|it| !it.fits(size)) {

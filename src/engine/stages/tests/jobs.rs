@@ -365,6 +365,10 @@ impl Run {
         self.tensors.get(&format!("{name}.source_u8"))
     }
 
+    pub(super) fn tensor(&self, name: &str) -> &Tensor {
+        &self.tensors[name]
+    }
+
     fn limit_of(&self, tensor: &str) -> f64 {
         // A tensor that equals another one is recorded once.
         let recorded = self.facts["same"][tensor].as_str().unwrap_or(tensor);

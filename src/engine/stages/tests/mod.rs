@@ -14,6 +14,7 @@ mod krea2;
 mod ltx2;
 mod qwen_image;
 mod qwen_image_21;
+mod sdxl;
 mod step_caches;
 mod wan;
 mod z_image;

@@ -4,7 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use safelight_core::networks::{
-    ClipActivation, ClipTextConfig, NetworkConfig as _, T5Config, T5Kind,
+    ClipActivation, ClipL, ClipTextConfig, NetworkConfig as _, T5Config, T5Kind,
 };
 use serde_json::{Value, json};
 use tch::{Device, Kind, Tensor};
@@ -54,7 +54,7 @@ fn clip(place: &Path) -> ClipTextEncoder {
     let config = ClipTextConfig::read(place).unwrap();
     let weights = open(place, Kind::Float);
     let encoder = ClipTextEncoder::new(&config, &weights).unwrap();
-    assert_eq!(ClipTextEncoder::unexpected_keys(&weights), [""; 0]);
+    assert_eq!(ClipTextEncoder::unexpected_keys::<ClipL>(&weights), [""; 0]);
     encoder
 }
 

@@ -7,14 +7,15 @@ mod llama;
 #[path = "../../../core/tokens/tests/layouts.rs"]
 pub(crate) mod published;
 mod qwen;
+mod sdxl;
 mod weights;
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
 use safelight_core::networks::{
-    ClipTextConfig, LanguageConfig, LanguageKeys, LanguageTap, T5Config, T5Keys, T5Kind,
-    TensorSpec, clip_text,
+    ClipTextConfig, ClipTextKeys, LanguageConfig, LanguageKeys, LanguageTap, T5Config, T5Keys,
+    T5Kind, TensorSpec,
 };
 use safelight_core::tokens::TextTokenizer;
 use serde_json::Value;
@@ -120,7 +121,7 @@ fn text_encoders_request_exactly_the_tensors_of_their_schema() {
     let config: ClipTextConfig = serde_json::from_value(json("text_encoder.json")).unwrap();
     let weights = Weights::outline(Kind::Float);
     ClipTextEncoder::new(&config, &weights).unwrap();
-    assert_keys_read(&weights, config.schema(clip_text::USUAL_PREFIX));
+    assert_keys_read(&weights, config.schema(&ClipTextKeys::default()));
     let config = json("../llama/text_encoder.json");
     let mut config: LanguageConfig = serde_json::from_value(config).unwrap();
     for model_type in ["llama", "qwen2", "qwen3"] {

@@ -31,7 +31,7 @@ fn request(family: &str, files: &Value, prompt: &str, has_weights: bool) -> Gene
     let request = json!({
         "model": "tiny", "family": family, "files": files, "out": "a.png", "fps": 1.0, "num_frames": 1, "sampler": "euler",
         "prompt": prompt, "negative_prompt": "", "width": 32, "height": 32, "num_steps": 2, "guidance_scale": 1.0, "seed": 5,
-        "prompt_weights": has_weights,
+        "prompt_weights": if has_weights { "comfyui" } else { "off" },
     });
     serde_json::from_value(request).unwrap()
 }

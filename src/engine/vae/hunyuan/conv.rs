@@ -9,8 +9,7 @@ use std::ops::Range;
 use tch::{Kind, Tensor};
 
 use crate::kernels;
-use crate::vae::ConvBias;
-use crate::vae::causal::{channels_innermost, convolve_strided};
+use crate::nn::{ConvBias, channels_innermost, convolve_strided};
 use crate::vae::doubling::DoublingConv;
 use crate::weights::{Weights, WeightsError};
 

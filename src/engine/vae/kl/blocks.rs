@@ -8,9 +8,8 @@ use tch::Tensor;
 use super::canvas::{BandedTensor, ImagePass, RowBand, RowMapping};
 use super::norm::{ChannelMoments, GroupNorm};
 use crate::kernels;
-use crate::vae::ConvBias;
+use crate::nn::{ConvBias, channels_innermost, convolve_images, convolve_strided};
 use crate::vae::attention::PixelAttention;
-use crate::vae::causal::{channels_innermost, convolve_images, convolve_strided};
 use crate::vae::doubling::DoublingConv;
 use crate::weights::{Weights, WeightsError};
 

@@ -11,6 +11,7 @@ use crate::kernels;
 use crate::vae::slices::{floats, run_all, shared};
 use crate::weights::{Weights, WeightsError};
 
+/// Of autoencoders.
 const EPS: f64 = 1e-6;
 
 /// Pixels that halves on the CPU are made f32 of at a time.
@@ -18,7 +19,7 @@ const MAX_WIDENED_PIXELS: i64 = 1 << 18;
 
 /// Mean and variance of each channel over some pixels, both `(C)` in f32.
 #[derive(Debug)]
-pub(in crate::vae) struct ChannelMoments {
+pub(crate) struct ChannelMoments {
     pixels: i64,
     mean: Tensor,
     variance: Tensor,
@@ -111,30 +112,41 @@ impl ChannelMoments {
 
 /// Mean and deviation of groups of channels over the image.
 #[derive(Debug)]
-pub(in crate::vae) struct GroupNorm {
+pub(crate) struct GroupNorm {
     weight: Tensor,
     bias: Tensor,
     groups: i64,
+    eps: f64,
 }
 
 impl GroupNorm {
     pub(in crate::vae) fn new(w: &Weights, dim: i64, groups: i64) -> Result<Self, WeightsError> {
+        Self::with_eps(w, dim, groups, EPS)
+    }
+
+    pub(crate) fn with_eps(
+        w: &Weights,
+        dim: i64,
+        groups: i64,
+        eps: f64,
+    ) -> Result<Self, WeightsError> {
         let w = w.with_kind(Kind::Float);
         Ok(Self {
             weight: w.tensor("weight", &[dim])?,
             bias: w.tensor("bias", &[dim])?,
             groups,
+            eps,
         })
     }
 
-    /// `xs`: `(1, h, W, C)`, a whole image without `moments`, else a part of the image that has these. Returns the same
-    /// shape in separate memory.
-    pub(in crate::vae) fn forward(&self, xs: &Tensor, moments: Option<&ChannelMoments>) -> Tensor {
+    /// `xs`: `(B, H, W, C)`, whole images without `moments`, else `(1, h, W, C)`, a part of the image that has these.
+    /// Returns the same shape in separate memory.
+    pub(crate) fn forward(&self, xs: &Tensor, moments: Option<&ChannelMoments>) -> Tensor {
         self.normalized(xs, moments, None, false)
     }
 
     /// Norm and SiLU. `lacking`: what has yet to be added to each channel, `(C)` in f32, which `moments` lack too.
-    pub(in crate::vae) fn activate(
+    pub(crate) fn activate(
         &self,
         xs: &Tensor,
         moments: Option<&ChannelMoments>,
@@ -150,6 +162,11 @@ impl GroupNorm {
         lacking: Option<&Tensor>,
         with_silu: bool,
     ) -> Tensor {
+        if xs.size()[0] > 1 {
+            let each = xs.split(1, 0).into_iter();
+            let each = each.map(|xs| self.normalized(&xs, None, lacking, with_silu));
+            return Tensor::cat(&each.collect::<Vec<_>>(), 0);
+        }
         let xs = xs.contiguous();
         let mut moments = match moments {
             Some(moments) => moments.clone(),
@@ -161,7 +178,7 @@ impl GroupNorm {
         }
         let moments = moments.of_groups(self.groups);
         // With statistics known for each channel, a group norm is one factor and one summand for each.
-        let scale = &self.weight * (moments.variance + EPS).rsqrt();
+        let scale = &self.weight * (moments.variance + self.eps).rsqrt();
         let mean = match lacking {
             Some(lacking) => moments.mean - lacking,
             None => moments.mean,
@@ -248,6 +265,7 @@ mod tests {
             weight: Tensor::linspace(0.5, 1.5, channels, options),
             bias: Tensor::linspace(-1.0, 1.0, channels, options),
             groups: GROUPS,
+            eps: EPS,
         }
     }
 

@@ -6,8 +6,9 @@ use safelight_core::networks::WanVaeLevel;
 use tch::{Kind, Tensor};
 
 use super::blocks::{ChunkPass, four};
+use crate::nn::{channels_innermost, convolve_strided};
 use crate::parallel::row_bands;
-use crate::vae::causal::{CausalConv3d, ConvFeed, ConvForm, channels_innermost, convolve_strided};
+use crate::vae::causal::{CausalConv3d, ConvFeed, ConvForm};
 use crate::vae::doubling::{DoublingConv, ShortcutFrames};
 use crate::weights::{Weights, WeightsError};
 

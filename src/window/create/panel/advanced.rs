@@ -1,6 +1,7 @@
 //! Section "Advanced": steps, guidance, sampler, scheduler and the other settings.
 
 use egui::SliderClamping;
+use safelight_core::job::prompt::PromptWeights;
 use safelight_core::job::{SamplerKind, SecondPass, SigmaSchedule, StepCacheKind};
 
 use crate::window::create::panel::guidance::{guidance_ui, guider_ui};
@@ -191,17 +192,25 @@ fn schedule_ui(ui: &mut Ui, form: &mut GenerateForm) {
     );
 }
 
-fn prompt_weights_ui(ui: &mut Ui, form: &mut GenerateForm, default: bool) {
-    let hover = "Weights of words, such as (word:1.2), as in ComfyUI";
-    let on = "(word) multiplies the weight by 1.1, (word:1.2) sets it; write \\( for a bracket";
+fn prompt_weights_ui(ui: &mut Ui, form: &mut GenerateForm, default: PromptWeights) {
+    let hover = "Weights of words, such as (word:1.2)";
+    let text = |rule: PromptWeights| {
+        let text = match rule {
+            PromptWeights::Off => "Brackets are text",
+            PromptWeights::Comfy => {
+                "(word) multiplies the weight by 1.1, (word:1.2) sets it; write \\( for a bracket"
+            }
+            PromptWeights::A1111 => {
+                "(word) and (word:1.2) multiply the weight, [word] divides it by 1.1; write \\( for a bracket"
+            }
+        };
+        text.to_owned()
+    };
     choice_ui(
         ui,
         ("Prompt weights", "prompt weights", hover),
         (&mut form.options.prompt_weights, default),
-        &[
-            (true, "On", on.to_owned()),
-            (false, OFF, "Brackets are text".to_owned()),
-        ],
+        &PromptWeights::ALL.map(|rule| (rule, rule.label(), text(rule))),
     );
 }
 

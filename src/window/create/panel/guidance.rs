@@ -126,6 +126,11 @@ pub(super) fn guider_ui(ui: &mut Ui, form: &mut GenerateForm, spec: &ModelSpec) 
                         taken off, which gives each step a fresh direction";
             named_number_ui(ui, "Momentum", hover, momentum, Guider::MOMENTUM);
         }
+        Some(Guider::Rescale { share }) => {
+            let hover = "Share of the prediction that is brought back to the contrast of the \
+                        prompt's own: 0.7 is usual for v-prediction";
+            named_number_ui(ui, "Rescale", hover, share, Guider::SHARE);
+        }
         Some(Guider::SkipLayers {
             blocks,
             scale,
@@ -181,6 +186,9 @@ fn guider_text(guider: GuiderKind) -> &'static str {
             "Scales the negative answer to fit, and leaves out the first steps: better composition with the same time"
         }
         GuiderKind::Apg => "Removes oversaturation: natural colours at high scales (APG)",
+        GuiderKind::Rescale => {
+            "Keeps the contrast that the scale would exaggerate: for v-prediction"
+        }
         GuiderKind::SkipLayers => {
             "Steers away from a worse answer, made without some blocks: firmer bodies and structure for one more pass (skip-layer guidance)"
         }

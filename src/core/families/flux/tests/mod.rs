@@ -1,6 +1,6 @@
 //! The FLUX.1 models, as files that these tests write, against the catalogue.
 
-mod catalogued;
+pub(crate) mod catalogued;
 mod controls;
 mod described;
 pub(crate) mod files;

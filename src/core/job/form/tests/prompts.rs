@@ -1,7 +1,7 @@
 //! Prompts that are templates.
 
 use super::*;
-use crate::job::prompt::WildcardFolders;
+use crate::job::prompt::{PromptWeights, WildcardFolders};
 use crate::model::ModelFamily;
 
 #[test]
@@ -141,7 +141,7 @@ fn weights_without_effect_are_named_once_and_a_result_is_repeated_with_its_own()
     let (spec, other) = (of(ModelFamily::Z_IMAGE), of(ModelFamily::CHROMA));
     let mut filled = form();
     filled.out = "a.png".into();
-    filled.options.prompt_weights = Some(true);
+    filled.options.prompt_weights = Some(PromptWeights::Comfy);
     for (prompt, at_once, expanded) in [
         ("a (red:1.2) boat", 1, 0),
         ("a {(red:1.2)|(red:1.2)} boat", 0, 1),
@@ -155,14 +155,14 @@ fn weights_without_effect_are_named_once_and_a_result_is_repeated_with_its_own()
         let weighted = filled.validate(&other).unwrap();
         assert_eq!(weighted.notices, [], "{prompt}");
         let again = GenerateForm::from(&weighted.request);
-        assert_eq!(again.options.prompt_weights, Some(true));
+        assert_eq!(again.options.prompt_weights, Some(PromptWeights::Comfy));
     }
     let mut old = filled.validate(&spec).unwrap().request;
     old.options.prompt_weights = None;
     let again = GenerateForm::from(&old);
     assert_eq!(
         again.options.prompt_weights,
-        Some(false),
+        Some(PromptWeights::Off),
         "of an earlier version"
     );
 }

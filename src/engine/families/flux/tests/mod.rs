@@ -25,7 +25,7 @@ use crate::guidance::GuidanceScales;
 use crate::hooks::{DenoiseState, Hooks, NoHooks};
 use crate::placement::ComputePlacement;
 use crate::sampling::{FlowSchedule, SamplerAlgorithm, Solver, UniPcOptions};
-use crate::stages::images::{NoiseDraws, ReferenceTokens, denoise_latents, noised};
+use crate::stages::images::{NoiseDraws, ReferenceTokens, denoise_latents};
 use crate::step_cache::SkipOptions;
 use crate::text::TextEmbeds;
 use crate::weights::Weights;
@@ -243,7 +243,9 @@ impl Run {
         let seeds = std::iter::once(self.number("seed") as u64);
         let draws = NoiseDraws::new(self.shape, 1 + usize::from(has_image), seeds).unwrap();
         let latents = match self.tensors.get("image_latents") {
-            Some(image) => noised(image, &draws.noise, solver.sigmas()[first]),
+            Some(image) => solver
+                .space()
+                .noised(image, &draws.noise, solver.sigmas()[first]),
             None => draws.noise,
         };
         let state = DenoiseState {
