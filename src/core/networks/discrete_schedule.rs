@@ -23,10 +23,10 @@ pub enum PredictionType {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum TimestepSpacing {
-    /// As far from each other from the end of training's on: the first ones are not the noisiest.
+    /// Evenly spaced from timestep 0 up, so the first step is not at the noisiest level.
     #[default]
     Leading,
-    /// As far from each other from the noisiest on.
+    /// Evenly spaced from the noisiest level down.
     Trailing,
     /// Between both ends.
     Linspace,

@@ -233,7 +233,7 @@ const FLUX: &[BenchCase] = &[
     text("t5xxl", |it| it.t5(&T5Config::xxl(T5Kind::T5), T5_LENGTH)),
 ];
 
-/// A prompt that begins with the references, each behind a token of text.
+/// Embeddings of a prompt that starts with the reference images, each preceded by one text token.
 fn qwen_image_21_text(bench: &CaseBench, config: &QwenImage21TransformerConfig) -> TextEmbeds {
     let shape = bench.image_shape(QwenImage21Transformer::LATENTS, config.latent_channels());
     let slots = shape.map_or(0, |shape| shape.tokens() / TOKENS_A_SLOT);

@@ -1,4 +1,4 @@
-//! How weights are stored: fp8 and ComfyUI's quantized formats are models, other quantisations are named and refused.
+//! Storage formats of weights: fp8 and ComfyUI's quantized formats are read, other quantizations are refused by name.
 
 use std::collections::BTreeMap;
 use std::fs;

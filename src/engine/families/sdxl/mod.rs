@@ -1,4 +1,4 @@
-//! SDXL and its finetunes: text to image, image to image, inside a mask; noise and velocity predictions.
+//! SDXL and its finetunes: text to image, image to image, inpainting; epsilon and v-prediction.
 //!
 //! The network is diffusers' `UNet2DConditionModel` (0.42.1) with that pipeline's added conditions; fields have its names.
 //!
@@ -64,7 +64,7 @@ pub struct SdxlContext {
     added: Tensor,
 }
 
-/// Part of the timestep in each residual block: `(C)` in f32
+/// Timestep embedding projected for each residual block: `(C)` in f32
 pub struct SdxlModulation(Vec<Tensor>);
 
 /// A pass through the network, block by block.
@@ -162,7 +162,7 @@ impl ImageModel for SdxlUnet {
         Err(EngineError::request(reason))
     }
 
-    /// Asks for diffusers' names.
+    /// Tensors are requested by diffusers' names.
     fn new(config: &SdxlUnetConfig, w: &Weights) -> Result<Self, WeightsError> {
         Self::build(config, &WeightsDialect::of::<Self>(w).weights)
     }
@@ -329,7 +329,7 @@ impl SdxlUnet {
 }
 
 impl UnetPass<'_> {
-    /// A residual block of a level and the transformer behind it, if any; `None` when cancelled.
+    /// Runs a residual block of a level, then its transformer where it has one; `None` when cancelled.
     fn block(&mut self, level: &UnetLevel, index: usize, xs: &Tensor) -> Option<Tensor> {
         let (hooks, [residual, first]) = (self.hooks, self.done);
         hooks.check_cancelled(FaultSite::Block)?;

@@ -35,9 +35,9 @@ fn folder(
 }
 
 /// Folders of both encoders, and of embeddings.
-struct Encoders([TempDir; 3]);
+struct EncoderFolders([TempDir; 3]);
 
-impl Encoders {
+impl EncoderFolders {
     fn new() -> Self {
         let [first, second] =
             ["text_encoder", "text_encoder_2"].map(|component| folder(component, |it| it));
@@ -109,7 +109,7 @@ fn assert_recorded(found: &TextEmbeds, name: &str, limits: [f64; 2]) {
 fn sdxl_prompts_give_the_embeddings_of_the_reference() {
     let facts = facts();
     let text = |name: &str| facts[name].as_str().unwrap();
-    let encoders = Encoders::new();
+    let encoders = EncoderFolders::new();
     let found = encoders.encode([text("prompt"), text("negative")], "off");
     assert_recorded(&found.prompt, "prompt", [STATES; 2]);
     assert_recorded(found.negative.as_ref().unwrap(), "negative", [STATES; 2]);
@@ -120,7 +120,7 @@ fn sdxl_prompts_give_the_embeddings_of_the_reference() {
 #[test]
 fn weighted_prompts_of_several_chunks_have_the_states_of_comfyui_and_a1111() {
     let facts = facts();
-    let encoders = Encoders::new();
+    let encoders = EncoderFolders::new();
     for number in super::ids(&facts["kept"]) {
         let entry = &facts["prompts"][number as usize];
         let prompt = entry["prompt"].as_str().unwrap();
@@ -137,7 +137,7 @@ fn weighted_prompts_of_several_chunks_have_the_states_of_comfyui_and_a1111() {
 
 #[test]
 fn openclip_names_give_the_states_of_transformers_names() {
-    let mut encoders = Encoders::new();
+    let mut encoders = EncoderFolders::new();
     let prompts = ["a red boat", "fog"];
     let expected = encoders.encode(prompts, "off");
     encoders.0[1] = folder("text_encoder_2", |weights| {
