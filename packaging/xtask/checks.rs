@@ -103,8 +103,8 @@ struct Checks<'a> {
     libtorch: &'a Path,
     only: Option<&'a Only>,
     tally: Tally,
-    /// Names of test executables.
-    failed: Vec<String>,
+    /// Names of test executables, each with what it printed of its failures.
+    failed: Vec<(String, String)>,
 }
 
 pub fn run(workspace: &Workspace, libtorch: &Path, only: Option<&Only>) -> Result<ExitCode> {
@@ -139,8 +139,8 @@ pub fn run(workspace: &Workspace, libtorch: &Path, only: Option<&Only>) -> Resul
         }
     }
     println!();
-    for name in checks.failed {
-        println!("{name} failed; it alone: cargo xtask test --only {name}");
+    for (name, failures) in checks.failed {
+        println!("{failures}{name} failed; it alone: cargo xtask test --only {name}");
     }
     println!("{}", report.join("\n"));
     let mut tally = checks.tally;
@@ -214,7 +214,9 @@ impl Checks<'_> {
                 self.tally.ignored += result.ignored;
             }
             if !is_passed {
-                self.failed.push(name.to_owned());
+                // Again at the end, where a log of thousands of tests is read first.
+                let failures = text.find("\nfailures:\n").map_or("", |at| &text[at..]);
+                self.failed.push((name.to_owned(), failures.to_owned()));
                 // One that is killed prints no result.
                 self.tally.failed = self.tally.failed.max(before + 1);
             }

@@ -59,7 +59,6 @@ fn one_of<T: Copy, const N: usize>(
 
 /// Probes the requested backends. Returns `false` if one failed; its line gives the reason.
 pub fn run(arguments: &ProbeArguments, out: &mut dyn Write) -> Result<bool, ProcessError> {
-    runtime::count_cpu_tensors();
     let device = DeviceRuntime::open(arguments.device)?.device;
     let kind = arguments.dtype.unwrap_or(match device {
         Device::Cuda(_) => Kind::BFloat16,

@@ -11,7 +11,7 @@ use safelight_core::self_test::{SelfTest, TrialLine};
 use tch::{Device, Kind, Tensor};
 
 use crate::error::{EngineError, ProcessError};
-use crate::runtime::{DeviceRuntime, count_cpu_tensors};
+use crate::runtime::DeviceRuntime;
 
 /// Largest difference allowed, relative to the largest number: sums of some hundred products, rounded to eight bits, and
 /// in f32.
@@ -20,7 +20,6 @@ const LIMIT_F32: f64 = 1e-4;
 
 /// Runs every trial; `false` where a result is wrong.
 pub fn run(device: DeviceChoice, out: &mut dyn Write) -> Result<bool, ProcessError> {
-    count_cpu_tensors();
     let runtime = DeviceRuntime::open(device)?;
     let is_gpu = runtime.device != Device::Cpu;
     say(

@@ -38,7 +38,6 @@ pub fn serve(
     commands: &Receiver<EngineCommand>,
     messages: Sender<OutgoingMessage>,
 ) -> bool {
-    runtime::count_cpu_tensors();
     let runtime = match DeviceRuntime::open(wanted) {
         Ok(runtime) => runtime,
         Err(err) => {

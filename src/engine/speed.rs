@@ -14,8 +14,7 @@ use tch::{Device, Kind, TchError, Tensor};
 
 use crate::error::ProcessError;
 use crate::runtime::{
-    DeviceRuntime, count_cpu_tensors, empty_cache, memory_counts, memory_peaks, reset_peaks,
-    synchronize,
+    DeviceRuntime, empty_cache, memory_counts, memory_peaks, reset_peaks, synchronize,
 };
 
 /// A run of this length is long enough to be timed.
@@ -43,7 +42,6 @@ const PROBES: [(SpeedProbe, i64, i64); 13] = [
 
 /// Measures everything and writes a line before and after each probe.
 pub fn run(device: DeviceChoice, out: &mut impl Write) -> Result<(), ProcessError> {
-    count_cpu_tensors();
     let runtime = DeviceRuntime::open(device)?;
     let device = runtime.device;
     for (probe, smallest, largest) in PROBES {

@@ -20,7 +20,7 @@ pub(crate) use arguments::read;
 
 use crate::error::ProcessError;
 use crate::families;
-use crate::runtime::{self, DeviceRuntime};
+use crate::runtime::DeviceRuntime;
 use arguments::FamilyArguments;
 use load::LoadArguments;
 use parity::ParityArguments;
@@ -63,7 +63,6 @@ fn list(out: &mut dyn Write) -> Result<bool, ProcessError> {
 
 /// Opens the device, which must be a GPU unless the networks are small.
 fn open(device: DeviceChoice, is_small: bool) -> Result<(DeviceRuntime, Kind), ProcessError> {
-    runtime::count_cpu_tensors();
     let runtime = DeviceRuntime::open(device)?;
     if runtime.device == Device::Cpu && !is_small {
         let found = &runtime.line;

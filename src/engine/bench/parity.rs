@@ -5,7 +5,6 @@
 //! `safelight-engine bench parity --record > src/engine/bench/parity.json` writes the values that ship, whenever a small
 //! network changes.
 
-use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
@@ -20,7 +19,6 @@ use crate::error::{EngineError, ProcessError};
 use crate::families;
 use crate::families::bench_cases::{BenchCase, BenchPurpose, SizeArguments};
 use crate::runtime::{self, DeviceRuntime};
-use crate::sampling::CpuGenerator;
 use crate::timing::rounded;
 use crate::weights::Weights;
 
@@ -81,7 +79,6 @@ impl OutputSample {
 
 /// Compares the networks of a report. `false` where one is too far away, or failed.
 pub(super) fn run(arguments: &ParityArguments, out: &mut dyn Write) -> Result<bool, ProcessError> {
-    runtime::count_cpu_tensors();
     if arguments.record {
         let mut samples = BTreeMap::new();
         for (case, _) in networks() {
@@ -129,8 +126,8 @@ fn networks() -> Vec<(&'static BenchCase, &'static str)> {
 /// Output of a small network in f32 on the CPU.
 fn output(case: &'static BenchCase, device: Device, kind: Kind) -> Result<Tensor, EngineError> {
     let weights = Weights::random_alike(kind, device);
-    let purpose = BenchPurpose::Comparison(RefCell::new(CpuGenerator::new(0)));
-    let (_, output) = case.run(weights, (true, SizeArguments::default()), purpose)?;
+    let sizes = SizeArguments::default();
+    let (_, output) = case.run(weights, (true, sizes), BenchPurpose::Comparison)?;
     let output = output.ok_or_else(|| EngineError::internal("this case has no output"))?;
     Ok(output.to_device(Device::Cpu).to_kind(Kind::Float))
 }

@@ -176,14 +176,13 @@ impl BenchCase {
         (small, sizes): (bool, SizeArguments),
         purpose: BenchPurpose,
     ) -> Result<(Value, Option<Tensor>), EngineError> {
-        // The inputs are equal each time.
-        tch::manual_seed(0);
         let bench = CaseBench {
             case: self,
             weights,
             small,
             sizes,
             purpose,
+            draws: RefCell::new(CpuGenerator::new(0)),
             output: RefCell::default(),
         };
         let done = catch_unwind(AssertUnwindSafe(|| tch::no_grad(|| (self.call)(&bench))));
@@ -208,8 +207,8 @@ impl BenchCase {
 pub(crate) enum BenchPurpose {
     /// Time and memory of this number of runs.
     Timing(usize),
-    /// One output, of inputs that are equal on every device.
-    Comparison(RefCell<CpuGenerator>),
+    /// One output.
+    Comparison,
 }
 
 /// Parts that a case is built from.
@@ -219,6 +218,8 @@ pub(crate) struct CaseBench {
     pub(crate) small: bool,
     sizes: SizeArguments,
     purpose: BenchPurpose,
+    /// Inputs, equal each time and on every device.
+    draws: RefCell<CpuGenerator>,
     /// Of the last run.
     output: RefCell<Option<Tensor>>,
 }
@@ -298,34 +299,22 @@ impl CaseBench {
 
     /// Normal numbers.
     pub(crate) fn random(&self, size: &[i64], kind: Kind) -> Tensor {
-        let device = self.weights.device();
-        if let BenchPurpose::Comparison(draws) = &self.purpose {
-            let drawn = draws.borrow_mut().normal(size);
-            let drawn = drawn.unwrap_or_else(|err| panic!("{err}"));
-            return drawn.to_device(device).to_kind(kind);
-        }
-        Tensor::randn(size, (kind, device))
+        let drawn = self.draws.borrow_mut().normal(size);
+        let drawn = drawn.unwrap_or_else(|err| panic!("{err}"));
+        drawn.to_device(self.weights.device()).to_kind(kind)
     }
 
     /// Random token ids below `vocab_size`, `(1, length)`
     pub(crate) fn random_ids(&self, vocab_size: i64, length: i64) -> Tensor {
-        if self.is_compared() {
-            let drawn = self.random(&[1, length], Kind::Float).abs() * 1e3;
-            return drawn.to_kind(Kind::Int64).remainder(vocab_size);
-        }
-        let options = (Kind::Int64, self.weights.device());
-        Tensor::randint(vocab_size, [1, length], options)
-    }
-
-    pub(crate) fn is_compared(&self) -> bool {
-        matches!(self.purpose, BenchPurpose::Comparison(_))
+        let drawn = self.random(&[1, length], Kind::Float).abs() * 1e3;
+        drawn.to_kind(Kind::Int64).remainder(vocab_size)
     }
 
     /// Measures a call whose tensors are dropped or [kept](Self::keep).
     pub(crate) fn timed(&self, call: &mut dyn FnMut() -> Option<()>) -> BenchLine {
         let runs = match self.purpose {
             BenchPurpose::Timing(runs) => [WARM_UPS, runs],
-            BenchPurpose::Comparison(_) => [0, 1],
+            BenchPurpose::Comparison => [0, 1],
         };
         let line = timed(self.weights.device(), runs, call)?;
         let bytes = json!({"weights_bytes": self.weights.random_bytes()});
@@ -343,7 +332,7 @@ impl CaseBench {
 
     /// Keeps an autoencoder's pixels for a comparison, else drops them. The last ones of a run are its output.
     pub(crate) fn keep(&self, pixels: Tensor) {
-        if self.is_compared() {
+        if matches!(self.purpose, BenchPurpose::Comparison) {
             self.output.replace(Some(pixels));
         }
     }

@@ -15,7 +15,6 @@ const LATE_CODE_BYTES: u64 = 384 << 20;
 
 #[expect(unsafe_code, reason = "declarations of shim.cpp")]
 unsafe extern "C" {
-    fn safelight_count_cpu_tensors();
     fn safelight_cpu_live_bytes() -> i64;
     fn safelight_cpu_peak_bytes() -> i64;
     fn safelight_reset_cpu_peak();
@@ -65,15 +64,6 @@ pub struct MemoryPeaks {
     pub allocated: u64,
     /// CPU: the same, because nothing is kept there.
     pub reserved: u64,
-}
-
-/// Counts every CPU tensor from here on. To be called before the first one is made.
-pub fn count_cpu_tensors() {
-    #[expect(unsafe_code, reason = "a C function without arguments")]
-    // SAFETY: registers a static allocator; the shim has no other requirement than to come first.
-    unsafe {
-        safelight_count_cpu_tensors();
-    }
 }
 
 pub fn memory_counts(device: Device) -> MemoryCounts {
@@ -271,7 +261,6 @@ mod tests {
 
     #[test]
     fn a_cpu_tensor_is_counted_while_it_lives() {
-        count_cpu_tensors();
         let before = cpu_counts().allocated;
         // Never touched, so it takes none of the machine's memory.
         let tensor = Tensor::empty([1 << 27], (Kind::Float, Device::Cpu));

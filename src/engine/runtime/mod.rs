@@ -19,8 +19,8 @@ pub(crate) use loaded::{folder_of_loaded, libtorch_folder, loaded_as};
 #[cfg(test)]
 pub(crate) use memory::mapped_bytes;
 pub use memory::{
-    MemoryCounts, MemoryPeaks, allowance, count_cpu_tensors, empty_cache, free_bytes, limit,
-    memory_counts, memory_peaks, reset_peaks, synchronize, trim_host,
+    MemoryCounts, MemoryPeaks, allowance, empty_cache, free_bytes, limit, memory_counts,
+    memory_peaks, reset_peaks, synchronize, trim_host,
 };
 pub(crate) use memory::{count_mapped, count_unmapped, meminfo_bytes};
 pub(crate) use team::for_each_range;

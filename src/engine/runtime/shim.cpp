@@ -96,6 +96,8 @@ struct CountingAllocator final : c10::Allocator {
 
 CountingAllocator counting;
 
+// Before `main`: libtorch frees memory with the allocator of that moment, not with the one that it came from.
+const bool is_counting = (c10::SetCPUAllocator(&counting, 255), true);
 
 // The allocator, where it is one of those whose order is known; null for any other.
 GpuAllocator *gpu_allocator() {
@@ -112,9 +114,6 @@ GpuAllocator *gpu_allocator() {
 } // namespace
 
 extern "C" {
-
-// Before the first tensor: from here on every CPU tensor is counted.
-void safelight_count_cpu_tensors() noexcept { c10::SetCPUAllocator(&counting, 255); }
 
 int64_t safelight_cpu_live_bytes() noexcept { return live_bytes.load(std::memory_order_relaxed); }
 

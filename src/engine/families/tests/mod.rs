@@ -364,10 +364,11 @@ pub(crate) fn assert_equal_when_streamed(
     }
 }
 
-/// Asserts that two images of a batch are each the one that is predicted alone.
+/// Asserts that two images of a batch are each the one that is predicted alone, but for the order of sums in kernels that a
+/// processor has for another batch: 1.7e-6 with SDXL's convolutions on an AMD EPYC.
 pub(crate) fn assert_each_its_own(both: &Tensor, predict: impl Fn(&Tensor) -> Tensor) {
     let each = [0, 1].map(|index| predict(&both.narrow(0, index, 1)));
-    assert_close("batch", &predict(both), &Tensor::cat(&each, 0), 1e-6);
+    assert_close("batch", &predict(both), &Tensor::cat(&each, 0), 5e-6);
 }
 
 /// A ControlNet of `tests/fixtures/control`: its config, its weights, and diffusers' prediction with it.
