@@ -233,6 +233,7 @@ fn check_activations(kernels: &KernelSet, device: Device) -> Result<(), KernelEr
         ("silu", |_| ElementActivation::Silu),
         ("silu_times", |ys| ElementActivation::SiluTimes(ys)),
         ("times_sigmoid", |ys| ElementActivation::TimesSigmoid(ys)),
+        ("gelu_times", |ys| ElementActivation::GeluTimes(ys)),
     ] {
         let found = xs.copy();
         fits(name, kernels.activate(&found, of(&ys)))?;

@@ -154,6 +154,11 @@ pub fn times_sigmoid(xs: Tensor, ys: &Tensor) -> Tensor {
     activate(xs, ElementActivation::TimesSigmoid(ys))
 }
 
+/// `gelu(x) * y` with the exact GELU, likewise.
+pub fn gelu_times(xs: Tensor, ys: &Tensor) -> Tensor {
+    activate(xs, ElementActivation::GeluTimes(ys))
+}
+
 fn activate(xs: Tensor, what: ElementActivation<'_>) -> Tensor {
     let mut xs = xs;
     let done = kernels_for(&xs).and_then(|kernels| kernels.activate(&xs, what));

@@ -51,13 +51,14 @@ pub(super) enum ElementActivation<'a> {
     Silu,
     SiluTimes(&'a Tensor),
     TimesSigmoid(&'a Tensor),
+    GeluTimes(&'a Tensor),
 }
 
 impl<'a> ElementActivation<'a> {
     pub(super) fn beside(self) -> Option<&'a Tensor> {
         match self {
             Self::GeluTanh | Self::Silu => None,
-            Self::SiluTimes(ys) | Self::TimesSigmoid(ys) => Some(ys),
+            Self::SiluTimes(ys) | Self::TimesSigmoid(ys) | Self::GeluTimes(ys) => Some(ys),
         }
     }
 
@@ -68,6 +69,7 @@ impl<'a> ElementActivation<'a> {
             Self::Silu => 1,
             Self::SiluTimes(_) => 2,
             Self::TimesSigmoid(_) => 3,
+            Self::GeluTimes(_) => 4,
         }
     }
 }

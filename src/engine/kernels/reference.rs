@@ -135,6 +135,7 @@ pub(super) fn activate(xs: &mut Tensor, what: ElementActivation<'_>) {
         ElementActivation::Silu => drop(xs.silu_()),
         ElementActivation::SiluTimes(ys) => drop(xs.silu_().g_mul_(ys)),
         ElementActivation::TimesSigmoid(ys) => drop(xs.g_mul_(&ys.sigmoid())),
+        ElementActivation::GeluTimes(ys) => drop(xs.gelu_("none").g_mul_(ys)),
     }
 }
 

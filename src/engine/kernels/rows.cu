@@ -175,6 +175,8 @@ __device__ inline float gelu_tanh(float x) {
   return times_sigmoid(x, 1.5957691216057308f * (x + 0.044715f * x * x * x));
 }
 
+__device__ inline float gelu(float x) { return 0.5f * x * (1.0f + erff(0.7071067811865476f * x)); }
+
 // Leaves a thread 96 registers of CUDA's 65536: with more, fewer rows are under way at once.
 #define MAX_THREADS 640
 
@@ -437,7 +439,7 @@ __device__ inline void rms(const RmsArgs &args) {
   }
 }
 
-enum Activation { GELU_TANH, SILU, SILU_TIMES, TIMES_SIGMOID };
+enum Activation { GELU_TANH, SILU, SILU_TIMES, TIMES_SIGMOID, GELU_TIMES };
 
 struct ActivationArgs {
   elem *xs;
@@ -468,6 +470,8 @@ __device__ inline float activated(float x, float y, int what) {
     return silu(x);
   case SILU_TIMES:
     return silu(x) * y;
+  case GELU_TIMES:
+    return gelu(x) * y;
   default:
     return times_sigmoid(x, y);
   }

@@ -295,8 +295,15 @@ fn one_number_may_gate_the_one_next_to_it() {
         let both = || first.iter().zip(&second);
         let times: Vec<f64> = both().map(|(x, y)| silu_of(*x) * y).collect();
         let gated: Vec<f64> = both().map(|(x, y)| x * sigmoid(*y)).collect();
+        let erf = |x: f64| Tensor::from(x).erf().double_value(&[]);
+        let gelu = |x: f64| 0.5 * x * (1.0 + erf(x / 2f64.sqrt()));
+        let active: Vec<f64> = both().map(|(x, y)| gelu(*x) * y).collect();
         type Pass = fn(Tensor, &Tensor) -> Tensor;
-        for (pass, expected) in [(silu_times as Pass, times), (times_sigmoid, gated)] {
+        for (pass, expected) in [
+            (silu_times as Pass, times),
+            (times_sigmoid, gated),
+            (gelu_times, active),
+        ] {
             let found = product.copy();
             drop(pass(part(&found, 0), &part(&found, 1)));
             assert_within(&part(&found, 0), &expected, 4.0);

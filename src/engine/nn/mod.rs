@@ -16,9 +16,9 @@ mod rope;
 mod tests;
 
 pub use crate::kernels::{
-    FusedNorm, GateArgs, RopePairing, TokenRows, gated_add, gated_add_norm, gelu_tanh, layer_norm,
-    pixel_norm_silu_into, rms_norm, rms_norm_in_place, rms_norm_shifted, silu, silu_times,
-    times_sigmoid,
+    FusedNorm, GateArgs, RopePairing, TokenRows, gated_add, gated_add_norm, gelu_tanh, gelu_times,
+    layer_norm, pixel_norm_silu_into, rms_norm, rms_norm_in_place, rms_norm_shifted, silu,
+    silu_times, times_sigmoid,
 };
 pub use attention::{
     SpreadHeads, attention, join_heads, lowest, pixel_attention, qkv_attention, shared_attention,

@@ -7,8 +7,8 @@ use tch::Tensor;
 
 use crate::fault::FaultSite;
 use crate::nn::{
-    ImageConv, LayerNorm, Linear, attention, gated_add, gated_add_norm, join_heads, layer_norm,
-    qkv_attention, split_heads,
+    ImageConv, LayerNorm, Linear, attention, gated_add, gated_add_norm, gelu_times, join_heads,
+    layer_norm, qkv_attention, split_heads,
 };
 use crate::step_cache::BlockSkipper;
 use crate::vae::GroupNorm;
@@ -176,7 +176,7 @@ impl TransformerBlock {
         let ys = gated_add_norm(xs, &ys, None, &self.norm3.norm(), LAYER_EPS);
         let [first, second] = &self.ff;
         let ys = first.forward(&ys).chunk(2, -1);
-        let ys = second.forward(&(&ys[0] * ys[1].gelu("none")));
+        let ys = second.forward(&gelu_times(ys[1].shallow_clone(), &ys[0]));
         gated_add(xs, &ys, None);
     }
 }
