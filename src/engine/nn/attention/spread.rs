@@ -60,7 +60,8 @@ impl<'a> SpreadHeads<'a> {
         if let Some(before) = before {
             for (own, before) in [&mut k, &mut v].into_iter().zip(before) {
                 let before = before.expand([own.size()[0], -1, -1, -1], false);
-                *own = Tensor::cat(&[&before, &*own], 2);
+                // Of tensors without gaps libtorch copies 16 bytes at a time.
+                *own = Tensor::cat(&[&before, &own.contiguous()], 2);
             }
         }
         // A rank without heads gives tokens to the others all the same.
