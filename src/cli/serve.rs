@@ -16,7 +16,7 @@ use crate::server::link::{AppLink, link};
 use crate::server::{self, DEFAULT_ADDRESS, RunningServer, ServerOptions};
 use crate::window::app::StartupOptions;
 use crate::window::desktop::instance::{self, InstanceStart};
-use crate::window::headless::{self, AppWaker};
+use crate::window::{AppWaker, run_headless};
 
 /// Serve images and videos to other programs and to a page, without a window
 #[derive(Args, Debug)]
@@ -136,7 +136,7 @@ impl HeadlessApp {
             ..StartupOptions::new(environment.loaded, environment.paths)
         };
         let is_stopped = || self.stop.load(Ordering::Relaxed);
-        headless::run(startup, link, self.waker, start_worker, is_stopped);
+        run_headless(startup, link, self.waker, start_worker, is_stopped);
         workers.join();
     }
 }

@@ -284,6 +284,12 @@ pub(crate) fn sorted_entries(folder: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(paths)
 }
 
+/// Name of a file without its folder; empty where there is none.
+pub fn file_name(path: &Path) -> String {
+    let name = path.file_name().unwrap_or_default();
+    name.to_string_lossy().into_owned()
+}
+
 /// Returns whether a file's name has one of these extensions, ignoring case.
 pub fn has_ending(path: &Path, endings: &[&str]) -> bool {
     path.extension()

@@ -174,7 +174,10 @@ impl SafelightApp {
             prompt: PromptDesk::default(),
             restoring: SettingsRestore::default(),
             masking: MaskPage::default(),
-            palette: CommandPalette::new(state.recent_commands),
+            palette: CommandPalette {
+                recent: state.recent_commands,
+                ..Default::default()
+            },
             desktop: DesktopState::open(startup.desktop, startup.instance, &cx),
             queue: JobQueue::default(),
             inputs: InputSlots::default(),
@@ -216,9 +219,12 @@ impl SafelightApp {
 
     /// State to save, with the user's form even while another one is shown.
     pub fn remembered(&self) -> SavedState {
+        let editing = self.queue.editing.as_ref();
         SavedState {
             form: self.own_form().clone(),
-            inputs: self.own_inputs().saved(),
+            inputs: editing
+                .map_or(&self.inputs, |edited| &edited.inputs)
+                .saved(),
             tabs: self.tabs.saved(),
             results: self.queue.saved_results(),
             folds: self.cx.folds,

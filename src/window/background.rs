@@ -1,21 +1,20 @@
 //! Threads for everything that the window must not wait for: files, dialogs, other programs.
 //!
-//! One thread does file work in order and one searches; what waits for people or takes long has a separate thread.
-//! Results come over [`crate::window::pending`]. Work that panics still reports an error.
+//! One thread does file work in order and one searches; what waits for people or takes long has a separate thread. Work
+//! that panics still reports an error. Its owner has a [`BackgroundTask`] until the result is taken; whoever drops or
+//! replaces that hears nothing of it any more.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread::{self, JoinHandle};
+use std::thread;
 use std::time::{Duration, Instant};
 
-use crossbeam_channel::{Receiver, Sender, bounded};
+use crossbeam_channel::{Receiver, Sender, TryRecvError, bounded};
 use egui::Context;
 use safelight_core::job::{CancelToken, JobError, JobErrorKind};
-
-use crate::window::pending::{BackgroundTask, LongTask, TaskChannel, TaskUpdate};
 
 /// Tasks that may wait for a background thread.
 const TASK_ROOM: usize = 64;
@@ -88,7 +87,7 @@ impl BackgroundThreads {
         name: &str,
         work: impl FnOnce(&TaskChannel<T>) + Send + 'static,
     ) -> BackgroundTask<T> {
-        let (postbox, stream) = BackgroundTask::stream(&self.ctx);
+        let (postbox, stream) = BackgroundTask::with_room(&self.ctx, ROOM);
         spawn(name, move || work(&postbox));
         stream
     }
@@ -244,32 +243,29 @@ fn do_all(waiting: &Receiver<BackgroundWork>, problems: &TaskChannel<JobError>) 
     for work in waiting {
         if guarded(work).is_none() {
             let text = "the last action on a file was not finished";
-            let err = JobError::new(JobErrorKind::Internal, text)
-                .advise("Do it again. The log says what went wrong");
-            problems.post(err);
+            let err = JobError::new(JobErrorKind::Internal, text);
+            problems.post(err.advise("Do it again. The log says what went wrong"));
         }
     }
 }
 
-/// A named thread; `None`, and a line of the log, where it cannot start.
-fn spawn<T: Send + 'static>(
-    name: &str,
-    work: impl FnOnce() -> T + Send + 'static,
-) -> Option<JoinHandle<T>> {
+/// Starts a named thread; where it cannot start, the log says so.
+fn spawn<T: Send + 'static>(name: &str, work: impl FnOnce() -> T + Send + 'static) {
     let spawned = thread::Builder::new().name(name.to_owned()).spawn(work);
-    spawned
-        .inspect_err(|err| tracing::error!("the thread {name} could not start: {err}"))
-        .ok()
+    if let Err(err) = spawned {
+        tracing::error!("the thread {name} could not start: {err}");
+    }
 }
 
 /// Opens a file or folder with the desktop's default application; the error is its reason.
 pub fn open_outside(path: &Path) -> Result<(), String> {
     let output = Command::new("xdg-open").arg(path).output();
     let output = output.map_err(|err| format!("xdg-open: {err}"))?;
-    let said = String::from_utf8_lossy(&output.stderr).trim().to_owned();
+    let said = String::from_utf8_lossy(&output.stderr);
     let is_done = output.status.success();
-    let why = || format!("xdg-open: {said}");
-    is_done.then_some(()).ok_or_else(why)
+    is_done
+        .then_some(())
+        .ok_or_else(|| format!("xdg-open: {}", said.trim()))
 }
 
 /// Does the work; `None` where it panics, which the panic hook has logged.
@@ -283,6 +279,175 @@ pub(crate) fn survived<T>(work: impl FnOnce() -> Result<T, JobError>) -> Result<
         let err = JobError::new(JobErrorKind::Internal, NOT_SURVIVED);
         Err(err.advise("Try another file. Nothing else is lost"))
     })
+}
+
+/// Answers that may wait in a stream until they are taken.
+const ROOM: usize = 64;
+
+/// Sender of a thread's results; each wakes the window, and so does the end.
+pub struct TaskChannel<T> {
+    answers: Option<Sender<T>>,
+    ctx: Context,
+}
+
+impl<T> Clone for TaskChannel<T> {
+    fn clone(&self) -> Self {
+        Self {
+            answers: self.answers.clone(),
+            ctx: self.ctx.clone(),
+        }
+    }
+}
+
+impl<T> std::fmt::Debug for TaskChannel<T> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("TaskChannel").finish_non_exhaustive()
+    }
+}
+
+impl<T> TaskChannel<T> {
+    pub(super) fn new(ctx: &Context, room: usize) -> (Self, Receiver<T>) {
+        let (answers, receiver) = bounded(room);
+        let postbox = Self {
+            answers: Some(answers),
+            ctx: ctx.clone(),
+        };
+        (postbox, receiver)
+    }
+
+    /// Waits for room; `false` when the receiver is gone.
+    pub fn post(&self, answer: T) -> bool {
+        let answers = self.answers.as_ref();
+        let is_heard = answers.is_some_and(|answers| answers.send(answer).is_ok());
+        if is_heard {
+            self.ctx.request_repaint();
+        }
+        is_heard
+    }
+
+    /// Leaves the answer out where there is no room.
+    pub fn try_post(&self, answer: T) {
+        let answers = self.answers.as_ref();
+        if answers.is_some_and(|answers| answers.try_send(answer).is_ok()) {
+            self.ctx.request_repaint();
+        }
+    }
+}
+
+impl<T> Drop for TaskChannel<T> {
+    fn drop(&mut self) {
+        // First the end, then the look at it.
+        self.answers = None;
+        self.ctx.request_repaint();
+    }
+}
+
+/// Work that brings one answer or a stream of them; several pieces of work can share it.
+#[derive(Debug)]
+pub struct BackgroundTask<T>(Vec<Receiver<T>>);
+
+impl<T> BackgroundTask<T> {
+    /// Task with one answer.
+    pub(super) fn new(ctx: &Context) -> (TaskChannel<T>, Self) {
+        Self::with_room(ctx, 1)
+    }
+
+    fn with_room(ctx: &Context, room: usize) -> (TaskChannel<T>, Self) {
+        let (postbox, answers) = TaskChannel::new(ctx, room);
+        (postbox, Self(vec![answers]))
+    }
+
+    pub fn add(&mut self, other: Self) {
+        self.0.extend(other.0);
+    }
+
+    /// An answer that has come. Of work that ended without one there is none.
+    pub fn take(&mut self) -> Option<T> {
+        let mut index = 0;
+        while let Some(answers) = self.0.get(index) {
+            match answers.try_recv() {
+                Ok(answer) => {
+                    if answers.capacity() == Some(1) {
+                        self.0.remove(index);
+                    }
+                    return Some(answer);
+                }
+                Err(TryRecvError::Empty) => index += 1,
+                Err(TryRecvError::Disconnected) => drop(self.0.remove(index)),
+            }
+        }
+        None
+    }
+
+    /// True if more answers may come: to be called when there is nothing to take.
+    pub fn is_busy(&self) -> bool {
+        !self.0.is_empty()
+    }
+}
+
+impl<T> Default for BackgroundTask<T> {
+    fn default() -> Self {
+        Self(Vec::new())
+    }
+}
+
+/// Progress or the end of a [`LongTask`].
+pub enum TaskUpdate<P, T> {
+    Progress(P),
+    End(T),
+}
+
+/// Work with progress that can be stopped. It is stopped when it is dropped.
+pub struct LongTask<P, T> {
+    /// Last progress, while it runs.
+    pub progress: Option<P>,
+    pub(super) cancel: CancelToken,
+    pub(super) updates: BackgroundTask<TaskUpdate<P, T>>,
+}
+
+impl<P, T> LongTask<P, T> {
+    pub fn is_busy(&self) -> bool {
+        self.updates.is_busy()
+    }
+
+    /// True until its thread has let go.
+    pub fn is_stopping(&self) -> bool {
+        self.is_busy() && self.cancel.is_cancelled()
+    }
+
+    /// Results so far are kept.
+    pub fn stop(&self) {
+        self.cancel.cancel();
+    }
+
+    /// Result at the end. A thread that ended in the middle gives nothing.
+    pub fn take(&mut self) -> Option<T> {
+        loop {
+            match self.updates.take()? {
+                TaskUpdate::Progress(progress) => self.progress = Some(progress),
+                TaskUpdate::End(end) => {
+                    self.updates = BackgroundTask::default();
+                    return Some(end);
+                }
+            }
+        }
+    }
+}
+
+impl<P, T> Default for LongTask<P, T> {
+    fn default() -> Self {
+        Self {
+            progress: None,
+            cancel: CancelToken::default(),
+            updates: BackgroundTask::default(),
+        }
+    }
+}
+
+impl<P, T> Drop for LongTask<P, T> {
+    fn drop(&mut self) {
+        self.stop();
+    }
 }
 
 #[cfg(test)]
@@ -300,5 +465,34 @@ mod tests {
         );
         drop(background);
         assert_eq!((panics.take(), behind.take()), (None, Some(3)));
+    }
+
+    #[test]
+    fn each_answer_is_taken_once_and_work_that_died_is_not_waited_for() {
+        let ctx = Context::default();
+        let (first, mut pending) = BackgroundTask::new(&ctx);
+        let (second, other) = BackgroundTask::new(&ctx);
+        pending.add(other);
+        assert_eq!(pending.take(), None);
+        assert!(second.post("late") && first.post("early"));
+        assert_eq!(pending.take(), Some("early"));
+        assert_eq!(pending.take(), Some("late"));
+        assert!(!pending.is_busy());
+        let (dead, mut pending) = BackgroundTask::<u8>::new(&ctx);
+        drop(dead);
+        assert!(pending.is_busy() && pending.take().is_none() && !pending.is_busy());
+    }
+
+    #[test]
+    fn stream_ends_with_its_sender_and_a_dropped_stream_refuses_posts() {
+        let ctx = Context::default();
+        let (postbox, mut stream) = BackgroundTask::with_room(&ctx, ROOM);
+        assert!(postbox.post(1) && postbox.post(2));
+        drop(postbox);
+        assert_eq!((stream.take(), stream.take()), (Some(1), Some(2)));
+        assert!(stream.is_busy() && stream.take().is_none() && !stream.is_busy());
+        let (postbox, stream) = BackgroundTask::with_room(&ctx, ROOM);
+        drop(stream);
+        assert!(!postbox.post(3));
     }
 }

@@ -105,7 +105,7 @@ pub enum LibraryCommand {
     Reload,
     Search(String),
     /// Selects the model this number of rows further.
-    Step(i64),
+    Step(isize),
     Look(String),
     /// Selects the model with this id for the form, if it can be used.
     Use(String),
@@ -114,12 +114,6 @@ pub enum LibraryCommand {
     Favour(String, bool),
     /// Show the files of one that lacks some to be fetched.
     Complete(String),
-    ShowFolder(PathBuf),
-    /// Asks whether the files of the model with this id go to the trash.
-    AskToDelete(String),
-    AnswerDeletion(bool),
-    /// Make the first video with what ships with the app.
-    FirstVideo,
     Leave,
 }
 
@@ -189,10 +183,8 @@ pub enum PostprocessAction {
 #[derive(Clone, Debug)]
 pub enum LorasCommand {
     Open,
-    Look,
     /// Take those files into the form that are LoRAs and fit.
     Add(Vec<PathBuf>),
-    Pick,
     Remove(usize),
 }
 
@@ -304,9 +296,8 @@ pub enum SettingsCommand {
     Reset(&'static str),
     Show(&'static str),
     OpenFile,
-    Larger,
-    Smaller,
-    NormalSize,
+    /// Makes the interface larger by this share, or of normal size.
+    Scale(Option<f32>),
     SwitchTheme,
 }
 

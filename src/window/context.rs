@@ -13,12 +13,12 @@ use safelight_core::job::{
 use safelight_core::model::ModelSpec;
 use safelight_core::settings::{AppPaths, LiveSettings, Settings};
 
+use crate::window::background::BackgroundTask;
 use crate::window::background::BackgroundThreads;
 use crate::window::commands::AppCommand;
 use crate::window::create::undo::{UndoAction, UndoHistory};
 use crate::window::library::models::ModelChoice;
 use crate::window::notices::{NoticeCause, NoticeList, NoticeSeverity, UserNotice};
-use crate::window::pending::BackgroundTask;
 use crate::window::prompt::prompt_cursor::PromptCursor;
 use crate::window::state::{DrawnFrame, FoldState, MainPage};
 use crate::window::thumbnails::ThumbCache;
@@ -121,13 +121,13 @@ impl AppContext {
     /// Of a window that has no home and knows nothing.
     #[cfg(test)]
     pub(super) fn alone() -> Self {
-        let ctx = Context::default();
+        let (settings, live, form) = Default::default();
         Self::new(
-            &ctx,
+            &Context::default(),
             None,
-            Settings::default(),
-            LiveSettings::default(),
-            GenerateForm::default(),
+            settings,
+            live,
+            form,
             FoldState::default(),
         )
     }

@@ -41,6 +41,13 @@ pub struct CommandShortcut {
     pub command: fn() -> AppCommand,
 }
 
+/// Keys in a list that has the keyboard, and the number of rows that each moves.
+pub const LIST_STEPS: [(Key, isize); 4] = [
+    (Key::ArrowDown, 1),
+    (Key::ArrowUp, -1),
+    (Key::PageDown, 8),
+    (Key::PageUp, -8),
+];
 const CTRL_SHIFT: Modifiers = Modifiers::COMMAND.plus(Modifiers::SHIFT);
 
 pub const fn key(key: Key) -> KeyboardShortcut {
@@ -143,9 +150,9 @@ shortcuts! {
     WINDOW Whole "undo" "Undo" [ctrl(Key::Z)] => AppCommand::Undo(None);
     WINDOW Whole "redo" "Redo" [ctrl_shift(Key::Z), ctrl(Key::Y)] => AppCommand::Redo;
     WINDOW Idle "back" "Close or go back" [key(Key::Escape)] => DesktopCommand::Back;
-    WINDOW Anywhere "larger" "Larger interface" [ctrl(Key::Plus), ctrl(Key::Equals)] => SettingsCommand::Larger;
-    WINDOW Anywhere "smaller" "Smaller interface" [ctrl(Key::Minus)] => SettingsCommand::Smaller;
-    WINDOW Anywhere "normal-size" "Interface at normal size" [ctrl(Key::Num0)] => SettingsCommand::NormalSize;
+    WINDOW Anywhere "larger" "Larger interface" [ctrl(Key::Plus), ctrl(Key::Equals)] => SettingsCommand::Scale(Some(0.1));
+    WINDOW Anywhere "smaller" "Smaller interface" [ctrl(Key::Minus)] => SettingsCommand::Scale(Some(-0.1));
+    WINDOW Anywhere "normal-size" "Interface at normal size" [ctrl(Key::Num0)] => SettingsCommand::Scale(None);
     WINDOW Anywhere "theme" "Theme: switch between dark and light" [ctrl_shift(Key::L)]
         => SettingsCommand::SwitchTheme;
     WINDOW Anywhere "settings-file" "Open settings file" [] => SettingsCommand::OpenFile;
@@ -177,8 +184,6 @@ pub fn keys_text(keys: KeyboardShortcut) -> String {
         }
     }
     text.push_str(match keys.logical_key {
-        Key::ArrowLeft => "Left",
-        Key::ArrowRight => "Right",
         Key::Plus => "+",
         Key::Minus => "-",
         Key::Comma => ",",

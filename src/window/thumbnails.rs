@@ -13,10 +13,8 @@ use safelight_core::gallery::{FileStamp, GalleryItem, THUMB_SIDE, ThumbFolder, T
 use safelight_core::job::{CannyThresholds, JobId};
 use safelight_core::media::{RgbPixels, canny, open_rgb, thumbnail};
 
-use crate::window::background::BackgroundThreads;
-use crate::window::background::{NOT_SURVIVED, guarded};
+use crate::window::background::{BackgroundTask, BackgroundThreads, NOT_SURVIVED, guarded};
 use crate::window::inputs::opening::open_input;
-use crate::window::pending::BackgroundTask;
 use crate::window::state::color_image;
 
 /// Thumbnails made at once: one large file does not delay the others, and those scrolled past meanwhile are not made.
@@ -220,12 +218,12 @@ impl ThumbCache {
 
     /// Drops those that were not drawn for the longest time, to nine tenths.
     fn make_room(&mut self) {
-        let mut old: Vec<(u64, ThumbId)> = self
+        let old = self
             .thumbs
             .iter()
-            .filter(|(_, thumb)| thumb.drawn < self.round)
-            .map(|(id, thumb)| (thumb.drawn.get(), *id))
-            .collect();
+            .filter(|(_, thumb)| thumb.drawn < self.round);
+        let old = old.map(|(id, thumb)| (thumb.drawn.get(), *id));
+        let mut old: Vec<(u64, ThumbId)> = old.collect();
         old.sort_unstable();
         for (_, id) in old {
             if self.bytes <= self.max_bytes / 10 * 9 {

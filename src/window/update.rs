@@ -6,7 +6,6 @@ use safelight_core::job_update::{JobOutcome, JobUpdate};
 
 use crate::window::app::SafelightApp;
 use crate::window::create::form::{clear_form, whole_form};
-use crate::window::inputs::InputSlots;
 use crate::window::prelude::*;
 use crate::window::viewer::ViewerMode;
 
@@ -26,9 +25,8 @@ impl SafelightApp {
         }
         self.cx.poll_thumbs();
         for problem in self.cx.background.problems() {
-            self.cx
-                .notices
-                .show(UserNotice::new(NoticeSeverity::Warning, problem));
+            let notice = UserNotice::new(NoticeSeverity::Warning, problem);
+            self.cx.notices.show(notice);
         }
         self.inputs.poll(self.queue.editing.is_some(), &mut self.cx);
         if let Some((form, inputs)) = self.inputs.replaced.take() {
@@ -138,9 +136,8 @@ impl SafelightApp {
             JobOutcome::Failed(err) => Some(err.clone()),
             _ => None,
         };
-        let moves = self
-            .devices
-            .end(&job.device_name, failure.as_ref(), job.device);
+        let (name, pin) = (&job.device_name, job.device);
+        let moves = self.devices.end(name, failure.as_ref(), pin);
         if let Some(err) = failure.filter(|_| moves) {
             return self.queue.move_on(job, err, &mut self.cx);
         }
@@ -160,11 +157,6 @@ impl SafelightApp {
         let editing = self.queue.editing.as_ref();
         let form = editing.map_or(&self.cx.form, |edited| &edited.form);
         self.library.own_form(form)
-    }
-
-    pub(super) fn own_inputs(&self) -> &InputSlots {
-        let editing = self.queue.editing.as_ref();
-        editing.map_or(&self.inputs, |edited| &edited.inputs)
     }
 
     fn check_form(&mut self) {
@@ -205,9 +197,9 @@ impl SafelightApp {
         let painted = painted.map(|(of, _)| of);
         let spec = self.cx.model();
         let of_controls = spec.map(|spec| self.inputs.control_errors(spec, painted));
-        self.cx.field_errors.extend(of_controls.unwrap_or_default());
         let of_loras = self.loras.errors(&self.cx.form);
-        self.cx.field_errors.extend(of_loras);
+        let more = of_controls.into_iter().flatten().chain(of_loras);
+        self.cx.field_errors.extend(more);
     }
 
     fn run_command(&mut self, command: AppCommand) {
@@ -220,9 +212,8 @@ impl SafelightApp {
                 self.cx.is_view_shown = false;
             }
             AppCommand::ClearForm => {
-                self.change_form("clear the form", |app| {
-                    clear_form(&mut app.inputs, &mut app.cx);
-                });
+                let clear = |app: &mut Self| clear_form(&mut app.inputs, &mut app.cx);
+                self.change_form("clear the form", clear);
             }
             AppCommand::Queue(QueueCommand::Submit)
                 if self.masking.holds_up_jobs(&mut self.inputs, &mut self.cx) => {}
@@ -353,14 +344,12 @@ impl SafelightApp {
             RedoAction::Jobs(mut ids) => {
                 ids.retain(|id| self.queue.idle_job(*id).is_some());
                 if ids.is_empty() {
-                    self.cx
-                        .say(format!("Not redone: {name}. No such job waits"));
+                    let word = format!("Not redone: {name}. No such job waits");
+                    self.cx.say(word);
                 }
                 self.queue.remove_all(&ids, &mut self.inputs, &mut self.cx);
             }
-            RedoAction::Results(results) => {
-                self.cx.push(GalleryCommand::Trash(results));
-            }
+            RedoAction::Results(results) => self.cx.push(GalleryCommand::Trash(results)),
             RedoAction::Mark(change) => self.cx.push(GalleryCommand::Mark(change)),
             RedoAction::Form(change) => {
                 if let Some(undo) = self.change_back(*change) {
@@ -383,24 +372,17 @@ impl SafelightApp {
             return Some(Box::new(change.undo(&mut self.inputs, &mut self.cx)));
         }
         let why = "the form now holds the settings of another job, so it was not changed";
-        let err = JobError::invalid(why);
-        self.cx.notify(NoticeSeverity::Info, err);
+        self.cx.notices.show(UserNotice::info(why, ""));
         None
     }
 
     pub(super) fn show_page(&mut self, page: MainPage) {
         self.cx.show(page);
         match page {
-            MainPage::Watch
-            | MainPage::Mask
-            | MainPage::Settings
-            | MainPage::Gallery
-            | MainPage::Downloads => {}
             MainPage::Models => self.library.open(&self.cx),
             MainPage::Welcome => self.library.look_around(&self.cx),
-            MainPage::Doctor => {
-                self.doctor.open(self.queue.running.is_empty(), &self.cx);
-            }
+            MainPage::Doctor => self.doctor.open(self.queue.running.is_empty(), &self.cx),
+            _ => {}
         }
     }
 

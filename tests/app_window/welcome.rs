@@ -21,8 +21,6 @@ fn machine(is_writable: bool) -> MachineInfo {
             },
             physical_bytes: 128 * GIB,
         },
-        kind: "rocm",
-        libtorch: Ok(PathBuf::from("/opt/libtorch")),
         models: PathBuf::from("/home/somebody/models"),
         free_bytes: Some(500_000_000_000),
         is_writable,

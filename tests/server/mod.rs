@@ -21,8 +21,8 @@ use safelight::server::link::JobEvent;
 use safelight::server::{self, ServerOptions};
 use safelight::window::app::StartupOptions;
 use safelight::window::desktop::DesktopLinks;
-use safelight::window::headless::{self, AppWaker};
 use safelight::window::library::models::FoundModels;
+use safelight::window::{AppWaker, run_headless};
 use safelight::worker::{JobSources, WorkerCommand, WorkerEvent, WorkerFarEnd, WorkerHandle};
 use safelight_core::job::{
     GenerateRequest, JobError, JobErrorKind, JobRequest, Recipe, Stage, Video,
@@ -115,7 +115,7 @@ impl ServedApp {
                     .take()
                     .ok_or_else(|| std::io::Error::other("one worker"))
             };
-            headless::run(
+            run_headless(
                 startup,
                 (app, Some(server)),
                 (waker, woken),

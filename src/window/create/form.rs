@@ -3,7 +3,7 @@
 //!
 //! The form itself, its checks and its jobs are [`GenerateForm`]'s; files are not looked at here.
 
-use safelight_core::job::{ExpandedJobs, jobs_of};
+use safelight_core::job::{FormNotice, JobGrid, jobs_of};
 
 use crate::window::create::undo::{FormChange, FormSnapshot};
 use crate::window::inputs::InputSlots;
@@ -51,7 +51,7 @@ pub(crate) fn clear_form(inputs: &mut InputSlots, cx: &mut AppContext) {
     for input in inputs.all() {
         cx.push(PlayerCommand::LeaveInput(input.source.path().to_path_buf()));
     }
-    inputs.clear();
+    inputs.placed = Default::default();
     inputs.settle_offers(cx);
     cx.say("The form is empty");
 }
@@ -91,9 +91,9 @@ impl FormJobs {
             return;
         }
         match window_jobs(form, spec, models) {
-            Ok(ExpandedJobs { jobs, .. }) => {
-                self.requests = jobs.into_iter().map(|job| job.request).collect();
-                self.number = self.requests.len();
+            Ok(WindowJobs { requests, .. }) => {
+                self.number = requests.len();
+                self.requests = requests;
             }
             // Problems of one of several prompts are reported on submit.
             Err(errors) if !form.grid.is_empty() => self.errors = errors,
@@ -102,11 +102,20 @@ impl FormJobs {
     }
 }
 
+/// The jobs of a form, as [`jobs_of`] makes them.
+pub(crate) struct WindowJobs {
+    pub requests: Vec<GenerateRequest>,
+    /// Each message once.
+    pub notices: Vec<FormNotice>,
+    pub num_seeds: u64,
+    pub grids: Vec<JobGrid>,
+}
+
 pub(crate) fn window_jobs(
     form: &GenerateForm,
     spec: &ModelSpec,
     models: &ModelChoice,
-) -> Result<ExpandedJobs, Vec<FieldError>> {
+) -> Result<WindowJobs, Vec<FieldError>> {
     let num_lines = form.prompts().len();
     if num_lines > MAX_LINES {
         return Err(vec![FieldError {
@@ -116,14 +125,29 @@ pub(crate) fn window_jobs(
             ),
         }]);
     }
-    jobs_of(form, spec, &|name| models.find(name))
+    let made = jobs_of(form, spec, &|name| models.find(name))?;
+    let (mut requests, mut notices) = (Vec::new(), Vec::<FormNotice>::new());
+    for job in made.jobs {
+        requests.push(job.request);
+        for notice in job.notices {
+            if notices.iter().all(|it| it.message != notice.message) {
+                notices.push(notice);
+            }
+        }
+    }
+    Ok(WindowJobs {
+        requests,
+        notices,
+        num_seeds: made.num_seeds,
+        grids: made.grids,
+    })
 }
 
 impl FormSnapshot {
     pub fn new(inputs: &InputSlots, cx: &AppContext) -> Self {
         Self {
             form: cx.form.clone(),
-            inputs: inputs.placed().clone(),
+            inputs: inputs.placed.clone(),
         }
     }
 }
@@ -138,7 +162,7 @@ impl FormChange {
             result.inputs.keep_newer(&after.inputs, &now.inputs);
         }
         cx.form = result.form.clone();
-        inputs.put_back(result.inputs.clone());
+        inputs.placed = result.inputs.clone();
         cx.notices.end(&NoticeCause::Restored);
         Self {
             before: now,

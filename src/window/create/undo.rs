@@ -89,9 +89,8 @@ impl UndoHistory {
         self.num_pushed += 1;
         let (id, name) = (self.num_pushed, name.into());
         self.entries.push_back(UndoEntry { id, name, what });
-        if self.entries.len() > MAX_ENTRIES {
-            self.entries.pop_front();
-        }
+        let too_many = self.entries.len().saturating_sub(MAX_ENTRIES);
+        self.entries.drain(..too_many);
         id
     }
 
@@ -142,7 +141,7 @@ impl UndoHistory {
     /// Place of the last entry that is not of another tab.
     fn last_at(&self) -> Option<usize> {
         let is_here =
-            |entry: &UndoEntry| !matches!(&entry.what, UndoAction::Form(it) if it.tab != self.tab);
+            |it: &UndoEntry| !matches!(&it.what, UndoAction::Form(it) if it.tab != self.tab);
         self.entries.iter().rposition(is_here)
     }
 

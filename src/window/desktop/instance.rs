@@ -68,17 +68,8 @@ pub fn start(files: &[PathBuf]) -> InstanceStart {
 }
 
 pub fn start_in(folder: &Path, display: &OsStr, files: &[PathBuf]) -> InstanceStart {
-    let display: String = display
-        .to_string_lossy()
-        .chars()
-        .map(|letter| {
-            if letter.is_ascii_alphanumeric() {
-                letter
-            } else {
-                '-'
-            }
-        })
-        .collect();
+    let is_odd = |letter: char| !letter.is_ascii_alphanumeric();
+    let display = display.to_string_lossy().replace(is_odd, "-");
     let socket = folder.join(format!("safelight{display}.sock"));
     match claim(&socket) {
         Ok(Some(instance)) => return InstanceStart::First(instance),
@@ -92,19 +83,16 @@ pub fn start_in(folder: &Path, display: &OsStr, files: &[PathBuf]) -> InstanceSt
     while begin.elapsed() < PATIENCE {
         match hand_over(&socket, files) {
             Ok(()) => return InstanceStart::HandedOver,
-            // It does not listen yet, or ends at this moment.
-            Err(err)
-                if matches!(
-                    err.kind(),
-                    io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused
-                ) =>
-            {
-                thread::sleep(RETRY_EVERY);
-            }
-            Err(err) => {
-                tracing::warn!("the running Safelight does not answer: {err}");
-                break;
-            }
+            Err(err) => match err.kind() {
+                // It does not listen yet, or ends at this moment.
+                io::ErrorKind::NotFound | io::ErrorKind::ConnectionRefused => {
+                    thread::sleep(RETRY_EVERY);
+                }
+                _ => {
+                    tracing::warn!("the running Safelight does not answer: {err}");
+                    break;
+                }
+            },
         }
     }
     InstanceStart::Alone
@@ -146,11 +134,10 @@ fn hand_over(socket: &Path, files: &[PathBuf]) -> io::Result<()> {
     stream.shutdown(Shutdown::Write)?;
     let mut answer = [0; ANSWER.len()];
     stream.read_exact(&mut answer)?;
-    if answer == ANSWER {
-        Ok(())
-    } else {
-        Err(io::Error::other("another program answered"))
-    }
+    let is_ours = answer == ANSWER;
+    is_ours
+        .then_some(())
+        .ok_or_else(|| io::Error::other("another program answered"))
 }
 
 /// Gives what others hand over, an empty list when they only want the window to be seen. Ends with the listener.
@@ -174,11 +161,8 @@ fn check_user(stream: &UnixStream, user: Uid) -> io::Result<()> {
     if other == user {
         return Ok(());
     }
-    let reason = format!(
-        "it belongs to user {}, not {}",
-        other.as_raw(),
-        user.as_raw()
-    );
+    let [other, user] = [other, user].map(Uid::as_raw);
+    let reason = format!("it belongs to user {other}, not {user}");
     Err(io::Error::new(io::ErrorKind::PermissionDenied, reason))
 }
 

@@ -185,10 +185,12 @@ impl DesktopState {
             None => {}
         }
         match self.adding.take() {
-            Some(Ok(entry)) => cx.say(format!(
-                "Safelight was added to the applications menu: {}",
-                entry.display()
-            )),
+            Some(Ok(entry)) => {
+                let entry = entry.display();
+                cx.say(format!(
+                    "Safelight was added to the applications menu: {entry}"
+                ));
+            }
             Some(Err(err)) => {
                 let text = "Safelight could not be added to the applications menu";
                 let problem = JobError::new(JobErrorKind::Disk, text);
@@ -221,10 +223,10 @@ impl DesktopState {
             self.unseen = UnseenResults::default();
         }
         let job = queue.live();
-        let title = job.map_or_else(
-            || TITLE.to_owned(),
-            |job| title_at(job.progress(), &job.request.title()),
-        );
+        let title = match job {
+            Some(job) => title_at(job.progress(), &job.request.title()),
+            None => TITLE.to_owned(),
+        };
         let is_new = title != self.title && !(self.title.is_empty() && title == TITLE);
         let is_due = job.is_none() || cx.now_secs - self.title_changed_at >= TITLE_EVERY_SECS;
         if is_new && is_due {
@@ -257,9 +259,8 @@ fn raise(drops: &DroppedFiles, cx: &AppContext) {
     cx.ctx.send_viewport_cmd(ViewportCommand::Focus);
     if drops.is_on_wayland() {
         // On Wayland a window may not raise itself, but ask to be looked at.
-        let attention = UserAttentionType::Informational;
-        cx.ctx
-            .send_viewport_cmd(ViewportCommand::RequestUserAttention(attention));
+        let attention = ViewportCommand::RequestUserAttention(UserAttentionType::Informational);
+        cx.ctx.send_viewport_cmd(attention);
     }
 }
 
@@ -308,12 +309,8 @@ pub fn entry_file(data: &Path) -> PathBuf {
 /// Writes the entry that starts `executable`, in place of an older one, and the icon. Gives the entry's path.
 pub fn add(data: &Path, executable: &Path) -> io::Result<PathBuf> {
     let program = executable.to_str().filter(|path| !path.contains('\n'));
-    let program = program.ok_or_else(|| {
-        io::Error::new(
-            io::ErrorKind::InvalidFilename,
-            "the name of the program's folder cannot stand in a menu entry",
-        )
-    })?;
+    let why = "the name of the program's folder cannot stand in a menu entry";
+    let program = program.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidFilename, why))?;
     let entry: String = ENTRY
         .lines()
         .map(|line| match line.split_once('=') {

@@ -17,21 +17,16 @@ const NAMESPACE: &str = "org.freedesktop.appearance";
 const KEY: &str = "color-scheme";
 
 /// The remembered size is in points of the scale that the settings name, and the window is made before that acts.
-pub fn at_scale(builder: ViewportBuilder, scale: f32) -> ViewportBuilder {
+pub fn at_scale(mut builder: ViewportBuilder, scale: f32) -> ViewportBuilder {
     let size = builder.inner_size;
-    let builder = match size {
-        Some(size) => builder.with_inner_size(size * scale),
-        None => builder,
-    };
+    builder.inner_size = size.map(|size| size * scale);
     // Neither a large scale nor a small screen, to which the size is clamped already, may give a window that is larger
     // than the screen.
-    match builder.min_inner_size {
-        Some(least) => {
-            let least = least / scale.max(1.0);
-            builder.with_min_inner_size(size.map_or(least, |size| least.min(size)))
-        }
-        None => builder,
-    }
+    builder.min_inner_size = builder.min_inner_size.map(|least| {
+        let least = least / scale.max(1.0);
+        size.map_or(least, |size| least.min(size))
+    });
+    builder
 }
 
 /// Once the window is there: brings it back to a screen, and makes it no larger than that. `least`: smallest size of
@@ -40,13 +35,11 @@ pub fn correct(ctx: &Context, frame: &Frame, least: Vec2) {
     let Some(window) = frame.winit_window() else {
         return;
     };
-    let screens: Vec<Rect> = window
-        .available_monitors()
-        .map(|monitor| {
-            let (position, size) = (monitor.position(), monitor.size());
-            rect(position.x, position.y, size.width, size.height)
-        })
-        .collect();
+    let screens = window.available_monitors().map(|monitor| {
+        let (position, size) = (monitor.position(), monitor.size());
+        rect(position.x, position.y, size.width, size.height)
+    });
+    let screens: Vec<Rect> = screens.collect();
     // A window system that keeps positions private also restores them.
     let Ok(position) = window.outer_position() else {
         return;
@@ -64,9 +57,7 @@ pub fn correct(ctx: &Context, frame: &Frame, least: Vec2) {
         ctx.send_viewport_cmd(ViewportCommand::MinInnerSize(size.min(least)));
         ctx.send_viewport_cmd(ViewportCommand::InnerSize(size));
     }
-    ctx.send_viewport_cmd(ViewportCommand::OuterPosition(
-        (better.min.to_vec2() / points).to_pos2(),
-    ));
+    ctx.send_viewport_cmd(ViewportCommand::OuterPosition(better.min / points));
 }
 
 fn rect(x: i32, y: i32, width: u32, height: u32) -> Rect {
@@ -79,11 +70,8 @@ fn corrected(window: Rect, screens: &[Rect]) -> Option<Rect> {
         let part = window.intersect(*screen);
         if part.is_positive() { part.area() } else { 0.0 }
     };
-    let best = screens
-        .iter()
-        .copied()
-        .filter(|screen| screen.is_positive())
-        .max_by(|a, b| seen(a).total_cmp(&seen(b)))?;
+    let screens = screens.iter().copied().filter(Rect::is_positive);
+    let best = screens.max_by(|a, b| seen(a).total_cmp(&seen(b)))?;
     let part = window.intersect(best);
     let is_seen = part.width() >= MIN_SEEN.x.min(window.width())
         && part.height() >= MIN_SEEN.y.min(window.height());

@@ -183,10 +183,10 @@ impl JobDevices {
         if devices.iter().any(|&at| ranks[at] < NO_FIT) {
             devices.retain(|&at| ranks[at] < NO_FIT);
         }
-        let free = devices
-            .into_iter()
-            .filter(|&at| is_free(&self.list[at].name));
-        free.min_by_key(|&at| (ranks[at], self.list[at].model != *job.request.model()))
+        devices.retain(|&at| is_free(&self.list[at].name));
+        let model = job.request.model();
+        let rank = |&at: &usize| (ranks[at], self.list[at].model != *model);
+        devices.into_iter().min_by_key(rank)
     }
 
     /// Rank of a job's plan on each device; `None` until it is known. Equal devices have equal ranks.

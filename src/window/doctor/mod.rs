@@ -135,10 +135,8 @@ impl DoctorState {
         }
         match self.clearing.take() {
             Some(Ok(bytes)) => {
-                cx.say(format!(
-                    "MIOpen's cache is cleared: {} freed",
-                    size_text(bytes)
-                ));
+                let freed = size_text(bytes);
+                cx.say(format!("MIOpen's cache is cleared: {freed} freed"));
                 self.checks.retain(|check| check.name != MIOPEN_CACHE);
             }
             Some(Err(reason)) => {

@@ -83,14 +83,11 @@ fn verdict(ui: &Ui, status: CheckStatus) -> (char, Color32) {
 
 fn group_ui(ui: &mut Ui, view: &mut UiContext<'_>, group: CheckGroup) {
     let hides_fine = view.panels.hides_fine_checks;
-    let checks: Vec<CheckResult> = view
-        .app
-        .doctor
-        .checks
-        .iter()
-        .filter(|check| check.group == group && !(hides_fine && check.status == CheckStatus::Ok))
-        .cloned()
-        .collect();
+    let is_shown = |check: &&CheckResult| {
+        check.group == group && !(hides_fine && check.status == CheckStatus::Ok)
+    };
+    let checks = view.app.doctor.checks.iter().filter(is_shown);
+    let checks: Vec<CheckResult> = checks.cloned().collect();
     if checks.is_empty() {
         return;
     }
@@ -101,12 +98,8 @@ fn group_ui(ui: &mut Ui, view: &mut UiContext<'_>, group: CheckGroup) {
             if index > 0 {
                 ui.add_space(theme::SMALL_GAP);
             }
-            let name = if check.name == last_name {
-                ""
-            } else {
-                check.name
-            };
-            last_name = check.name;
+            let is_new = std::mem::replace(&mut last_name, check.name) != check.name;
+            let name = if is_new { check.name } else { "" };
             ui.push_id((group, index), |ui| check_ui(ui, view, check, name));
         }
     });
@@ -170,12 +163,8 @@ fn fixed_ui(ui: &mut Ui, size: egui::Vec2, contents: impl FnOnce(&mut Ui)) {
 }
 
 fn words_ui(ui: &mut Ui, view: &mut UiContext<'_>, check: &CheckResult) {
-    let palette = palette(ui);
-    match check
-        .message
-        .split_once(": ")
-        .filter(|_| check.figure.is_some())
-    {
+    let figure = check.message.split_once(": ");
+    match figure.filter(|_| check.figure.is_some()) {
         Some((what, figure)) => figure_ui(ui, what, figure),
         None => {
             ui.add(Label::new(sentence(&check.message)).wrap());
@@ -183,9 +172,8 @@ fn words_ui(ui: &mut Ui, view: &mut UiContext<'_>, check: &CheckResult) {
     }
     if !check.advice.is_empty() {
         let colour = match check.status {
-            CheckStatus::Ok => palette.weak,
-            CheckStatus::Warn => palette.amber,
-            CheckStatus::Fail => palette.error,
+            CheckStatus::Ok => palette(ui).weak,
+            status => verdict(ui, status).1,
         };
         ui.add(Label::new(RichText::new(&check.advice).small().color(colour)).wrap());
     }
@@ -238,12 +226,11 @@ fn command_ui(ui: &mut Ui, view: &mut UiContext<'_>, command: &str) {
 fn button_ui(ui: &mut Ui, view: &mut UiContext<'_>, is_small: bool) {
     let is_idle = view.app.queue.running.is_empty();
     let is_enabled = is_idle && !view.app.doctor.report.is_busy();
-    let hover = if is_idle {
-        "Measure this machine for up to ten minutes and write a page about it, without names and \
-        folders. Nothing is sent"
-    } else {
-        "A report measures this machine: it waits until no job runs"
-    };
+    let mut hover = "A report measures this machine: it waits until no job runs";
+    if is_idle {
+        hover = "Measure this machine for up to ten minutes and write a page about it, without \
+                 names and folders. Nothing is sent";
+    }
     let button = ui.add_enabled_ui(is_enabled, |ui| {
         page_button(ui, is_small, icons::CLOCK, "Make a report", hover)
     });
@@ -257,20 +244,17 @@ fn progress_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
         ("Writing down what was measured…".to_owned(), None)
     } else if doctor.report.is_busy() {
         let progress = doctor.report.progress.as_ref();
-        let what = progress.map_or("", |progress| progress.what.as_str());
-        let what = if what.is_empty() {
-            "Looking at this machine"
-        } else {
-            what
+        let what = match progress.map_or("", |progress| &progress.what) {
+            "" => "Looking at this machine",
+            what => what,
         };
         let part = progress.map_or(0.0, |progress| progress.part);
         (format!("Making a report: {what}"), Some(part))
     } else if let Some(made) = &doctor.made {
-        let text = if made.is_whole {
-            "Report ready. Nothing was sent: review it before you share it"
-        } else {
-            "The report was stopped: what was measured until then is there"
-        };
+        let mut text = "The report was stopped: what was measured until then is there";
+        if made.is_whole {
+            text = "Report ready. Nothing was sent: review it before you share it";
+        }
         (text.to_owned(), None)
     } else {
         return;
@@ -299,16 +283,14 @@ fn page_frame(ui: &Ui, margin: i8) -> Frame {
 }
 
 fn made_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
+    let folder = "Open the folder with the page and its figures as JSON";
     for (is_folder, name, hover) in [
         (false, "Open", "Open the page in your browser"),
-        (
-            true,
-            "Show folder",
-            "Open the folder with the page and its figures as JSON",
-        ),
+        (true, "Show folder", folder),
     ] {
-        if hint_button(ui, name, hover).clicked() {
-            view.set(move |app| app.doctor.show_report(is_folder, &app.cx));
-        }
+        let button = hint_button(ui, name, hover);
+        view.on_press(&button, move |app| {
+            app.doctor.show_report(is_folder, &app.cx);
+        });
     }
 }

@@ -42,21 +42,9 @@ pub struct ModelDownload {
 }
 
 impl ModelDownload {
-    fn new(entry: CatalogEntry, folder: PathBuf) -> Self {
-        Self {
-            entry,
-            folder,
-            state: FetchState::Shown,
-            progress: None,
-            form: GenerateForm::default(),
-        }
-    }
-
     pub fn is_busy(&self) -> bool {
-        matches!(
-            self.state,
-            FetchState::Asking | FetchState::Running | FetchState::Pausing
-        )
+        use FetchState::{Asking, Pausing, Running};
+        matches!(self.state, Asking | Running | Pausing)
     }
 }
 
@@ -173,7 +161,13 @@ impl ModelFetch {
             let parked = self.parked.iter().position(|it| it.entry.id == entry.id);
             match parked {
                 Some(at) => self.parked.remove(at),
-                None => ModelDownload::new(entry, paths.models()),
+                None => ModelDownload {
+                    entry,
+                    folder: paths.models(),
+                    state: FetchState::Shown,
+                    progress: None,
+                    form: GenerateForm::default(),
+                },
             }
         });
     }

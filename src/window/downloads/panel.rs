@@ -76,22 +76,17 @@ pub(crate) fn get_button(ui: &mut Ui, view: &mut UiContext<'_>, kind: HelperKind
 
 /// Button that shows the download of a helper network.
 pub(crate) fn offer_button(ui: &mut Ui, view: &mut UiContext<'_>, entry: CatalogEntry) {
-    let button = Button::new(format!("Get {}…", entry.name)).truncate();
-    let button = ui
-        .add(button)
-        .on_hover_text("Show its files, its size and its licence, and download it");
+    let button = ui.add(Button::new(format!("Get {}…", entry.name)).truncate());
+    let button = button.on_hover_text("Show its files, its size and its licence, and download it");
     view.on_click(&button, FetchCommand::Offer(Box::new(entry)));
 }
 
 /// Progress of the running download in percent, and the number of stopped ones.
 pub(crate) fn state(view: &UiContext<'_>) -> (Option<u32>, usize) {
     let fetching = &view.app.fetching;
-    let is_running =
-        |fetch: &&ModelDownload| matches!(fetch.state, FetchState::Running | FetchState::Pausing);
-    let percent = fetching.fetch.as_ref().filter(is_running).map(|fetch| {
-        let progress = fetch.progress.clone();
-        progress.map_or(0, |progress| (share(&progress) * 100.0) as u32)
-    });
+    let fetch = fetching.fetch.as_ref();
+    let fetch = fetch.filter(|it| matches!(it.state, FetchState::Running | FetchState::Pausing));
+    let percent = fetch.map(|fetch| (fetch.progress.as_ref().map_or(0.0, share) * 100.0) as u32);
     (percent, fetching.stopped().count())
 }
 
@@ -103,9 +98,8 @@ pub(crate) fn fetch_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let Some(fetch) = view.app.fetching.fetch.clone() else {
         return;
     };
-    let palette = palette(ui);
     ui.add_space(theme::SMALL_GAP);
-    wide_frame(ui, card(ui, palette.line), |ui| {
+    wide_frame(ui, card(ui, palette(ui).line), |ui| {
         let entry = &fetch.entry;
         let folder = fetch.folder.display().to_string();
         ui.strong(&entry.name);
@@ -168,10 +162,9 @@ fn shown_ui(ui: &mut Ui, view: &mut UiContext<'_>, entry: &CatalogEntry) {
 }
 
 fn confirm_ui(ui: &mut Ui, view: &mut UiContext<'_>, folder: &str, quoted: DownloadQuote) {
-    let free = quoted
-        .free_bytes
-        .map(|free| format!(" {} are free there.", size_text(free)));
-    let (bytes, free) = (size_text(quoted.left_bytes), free.unwrap_or_default());
+    let free = quoted.free_bytes.map(size_text);
+    let free = free.map_or_else(String::new, |free| format!(" {free} are free there."));
+    let bytes = size_text(quoted.left_bytes);
     let text = format!("Download {bytes} into {folder}?{free}");
     wide_note(ui, &text, NoteTone::Plain);
     ui.horizontal(|ui| {

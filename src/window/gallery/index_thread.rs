@@ -187,12 +187,7 @@ impl ResultIndex {
                 self.list(postbox);
             }
             IndexCommand::Mark(change) => {
-                let MarkChange {
-                    paths,
-                    mark,
-                    is_set,
-                } = change;
-                let marked = self.index.mark(&paths, &mark, is_set);
+                let marked = self.index.mark(&change.paths, &change.mark, change.is_set);
                 postbox.post(IndexEvent::Marked(marked.map_err(|err| marks_error(&err))));
                 self.list(postbox);
             }

@@ -23,7 +23,7 @@ use crate::window::queue::JobQueue;
 pub use index_thread::GalleryListing;
 use index_thread::{IndexCommand, IndexEvent, NUM_READERS, ResultIndex, ScanCommand};
 pub use selection::GallerySelection;
-use trashing::{RemovedFiles, TrashBin};
+use trashing::TrashBin;
 
 /// Time that the folders are watched after a client of the server wanted the results.
 const SERVED_SECS: f64 = 60.0;
@@ -49,7 +49,6 @@ pub struct GalleryState {
     /// Counts how often the choice went to where it may not be seen.
     pub num_moves: u64,
     bin: TrashBin,
-    gone: RemovedFiles,
     is_open: bool,
     is_following: bool,
     /// Time until which the folders are watched for clients of the server.
@@ -112,6 +111,7 @@ impl GalleryState {
     }
 
     pub fn update(&mut self, command: GalleryCommand, queue: &JobQueue, cx: &mut AppContext) {
+        let items = self.listing.as_ref().map_or(&[][..], |it| &it.items);
         match command {
             GalleryCommand::Ask(query) => {
                 self.look.sort = query.sort;
@@ -119,21 +119,13 @@ impl GalleryState {
                 self.ask(|query| IndexCommand::Ask(query.clone()));
             }
             GalleryCommand::Click(index, modifiers) => {
-                if let Some(listing) = &self.listing {
-                    self.selection.click(&listing.items, index, modifiers);
-                }
+                self.selection.click(items, index, modifiers);
             }
             GalleryCommand::Step(by, extends) => {
-                if let Some(listing) = &self.listing {
-                    self.selection.step(&listing.items, by, extends);
-                    self.num_moves += 1;
-                }
+                self.selection.step(items, by, extends);
+                self.num_moves += 1;
             }
-            GalleryCommand::ChooseAll => {
-                if let Some(listing) = &self.listing {
-                    self.selection.all(&listing.items);
-                }
-            }
+            GalleryCommand::ChooseAll => self.selection.all(items),
             GalleryCommand::Mark(change) => {
                 if let ResultMark::Tag(tag) = &change.mark {
                     let undo = UndoAction::Mark(change.clone());
@@ -147,7 +139,7 @@ impl GalleryState {
                 self.mark(change);
             }
             GalleryCommand::Trash(requests) => {
-                self.gone.follow(&requests, self.next_to(&requests));
+                self.bin.next = self.next_to(&requests);
                 self.trash(requests, queue, cx);
             }
             GalleryCommand::OpenFolder(path) => {
@@ -170,11 +162,7 @@ impl GalleryState {
                 }
             }
         }
-        self.gone.is_due |= self.bin.is_busy();
         self.poll_trash(queue, cx);
-        if !self.bin.is_busy() {
-            self.gone.poll(cx);
-        }
     }
 
     pub(super) fn mark(&self, change: MarkChange) {
@@ -215,7 +203,7 @@ impl GalleryState {
         if is_wanted && (!self.is_following || is_elsewhere) {
             self.open(cx);
         } else if !is_wanted && self.is_following {
-            self.close();
+            self.scan(ScanCommand::Rest);
         }
         self.is_following = is_wanted;
     }
@@ -253,17 +241,10 @@ impl GalleryState {
         self.scans_before = self.listing.as_ref().map_or(0, |it| it.num_scans);
         self.query.sort = self.look.sort;
         self.folders = cx.settings.result_folders(paths);
-        let threads = self
-            .threads
+        self.threads
             .get_or_insert_with(|| GalleryThreads::start(&cx.background, paths));
-        send(&threads.scanner, ScanCommand::Watch(self.folders.clone()));
+        self.scan(ScanCommand::Watch(self.folders.clone()));
         self.ask(|query| IndexCommand::Ask(query.clone()));
-    }
-
-    fn close(&self) {
-        if let Some(threads) = &self.threads {
-            send(&threads.scanner, ScanCommand::Rest);
-        }
     }
 
     /// Ends the threads, which keep what they know.
@@ -277,9 +258,9 @@ impl GalleryState {
         }
     }
 
-    fn look_again(&self) {
+    fn scan(&self, command: ScanCommand) {
         if let Some(threads) = &self.threads {
-            send(&threads.scanner, ScanCommand::Look);
+            send(&threads.scanner, command);
         }
     }
 }

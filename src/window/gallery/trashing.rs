@@ -1,15 +1,15 @@
 //! Moves results to the trash and back, and reports to the viewer and the strip which are gone or restored.
 
 use std::collections::{BTreeMap, HashSet};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use egui::mutex::Mutex;
 use safelight_core::gallery::files_of;
 use safelight_core::trash::{TrashCan, TrashError, TrashedFile};
 
 use crate::window::create::choices::TrashRequest;
 use crate::window::create::undo::UndoAction;
 use crate::window::gallery::GalleryState;
-use crate::window::gallery::index_thread::IndexCommand;
+use crate::window::gallery::index_thread::{IndexCommand, ScanCommand};
 use crate::window::prelude::*;
 use crate::window::queue::JobQueue;
 
@@ -53,7 +53,12 @@ enum TrashEvent {
 pub struct TrashBin {
     /// By undo number: files deleted together are restored together. Never locked while files are moved.
     batches: Arc<Mutex<BTreeMap<u64, Vec<TrashedResult>>>>,
-    working: BackgroundTask<TrashEvent>,
+    /// Each with those of `requested` that are not there after it.
+    working: BackgroundTask<(TrashEvent, Vec<PathBuf>)>,
+    /// The last results that were to be deleted.
+    requested: Vec<PathBuf>,
+    /// Neighbour of the last ones in the list.
+    pub(super) next: Option<PathBuf>,
 }
 
 impl TrashBin {
@@ -76,6 +81,10 @@ impl GalleryState {
         let Some(trash) = cx.paths.as_ref().map(|paths| TrashCan::new(paths.trash())) else {
             return;
         };
+        let requested = &mut self.bin.requested;
+        requested.retain(|path| requests.iter().all(|it| it.path != *path));
+        requested.extend(requests.iter().map(|it| it.path.clone()));
+        requested.drain(..requested.len().saturating_sub(MAX_FOLLOWED));
         let mut results = TrashedResults::default();
         let is_being_written = |request: &TrashRequest| {
             let mut running = queue.running.iter();
@@ -90,14 +99,29 @@ impl GalleryState {
         let needed: HashSet<PathBuf> = needed.cloned().collect();
         self.moves_on = true;
         let batches = Arc::clone(&self.bin.batches);
-        let working = cx.on_files("nothing was deleted", move || {
+        self.move_files("nothing was deleted", cx, move || {
             let put = |request| results.put(&trash, request, &needed);
             let batch: Vec<TrashedResult> = free.into_iter().filter_map(put).collect();
             if !batch.is_empty() {
                 results.paths = batch.iter().map(|it| it.path.clone()).collect();
-                lock(&batches).insert(id, batch);
+                batches.lock().insert(id, batch);
             }
             TrashEvent::Trashed(id, results)
+        });
+    }
+
+    /// Has files moved on the file thread, which looks then which requested ones are not there.
+    fn move_files(
+        &mut self,
+        undone: &str,
+        cx: &mut AppContext,
+        work: impl FnOnce() -> TrashEvent + Send + 'static,
+    ) {
+        let requested = self.bin.requested.clone();
+        let working = cx.on_files(undone, move || {
+            let event = work();
+            let gone = requested.into_iter().filter(|path| !path.exists());
+            (event, gone.collect())
         });
         self.bin.working.add(working);
     }
@@ -105,23 +129,23 @@ impl GalleryState {
     /// Brings back what went with this entry of the window's history.
     pub(crate) fn bring_back(&mut self, id: u64, cx: &mut AppContext) {
         let batches = Arc::clone(&self.bin.batches);
-        let working = cx.on_files("nothing was restored", move || {
+        self.move_files("nothing was restored", cx, move || {
             let mut results = RestoredResults::default();
-            let batch = lock(&batches).remove(&id);
+            let batch = batches.lock().remove(&id);
             for result in batch.into_iter().flatten() {
                 results.bring_back(result);
             }
             TrashEvent::Restored(results)
         });
-        self.bin.working.add(working);
     }
 
     pub(super) fn poll_trash(&mut self, queue: &JobQueue, cx: &mut AppContext) {
-        while let Some(event) = self.bin.working.take() {
+        while let Some((event, gone)) = self.bin.working.take() {
             match event {
                 TrashEvent::Trashed(id, results) => self.take_trashed(id, results, queue, cx),
                 TrashEvent::Restored(results) => self.take_restored(results, cx),
             }
+            cx.push(PlayerCommand::Gone(gone, self.bin.next.take()));
         }
     }
 
@@ -155,7 +179,7 @@ impl GalleryState {
         if !results.gone.is_empty() {
             self.moves_on = true;
             self.ask(|_| IndexCommand::Gone(results.gone));
-            self.look_again();
+            self.scan(ScanCommand::Look);
         }
         let what = match results.problems.as_slice() {
             [] => return,
@@ -186,14 +210,14 @@ impl GalleryState {
                 counted(results.failed.len(), "delete a result", "delete {} results"),
                 UndoAction::Results(Vec::new()),
             );
-            lock(&self.bin.batches).insert(id, results.failed);
+            self.bin.batches.lock().insert(id, results.failed);
             again = Some(id);
             advice = "It is still in the desktop's trash";
         }
         if num_results > 0 {
             self.selection.expect(results.restored);
             cx.say("Restored from the trash");
-            self.look_again();
+            self.scan(ScanCommand::Look);
         }
         if let Some(first) = results.problems.first() {
             let what = format!("not restored: {first}");
@@ -205,10 +229,6 @@ impl GalleryState {
             cx.notices.show(notice);
         }
     }
-}
-
-fn lock<T>(shared: &Mutex<T>) -> MutexGuard<'_, T> {
-    shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 fn notice_of(what: String, advice: &str, problems: &[String], num_done: usize) -> UserNotice {
@@ -298,45 +318,6 @@ fn is_written(out: &Path, path: &Path) -> bool {
     out.parent() == path.parent()
         && out.extension() == path.extension()
         && rest.is_some_and(|rest| rest.is_empty() || is_number(rest))
-}
-
-#[derive(Default)]
-pub(super) struct RemovedFiles {
-    requested: Vec<PathBuf>,
-    next: Option<PathBuf>,
-    /// The trash has done something since files were looked for.
-    pub is_due: bool,
-    looking: BackgroundTask<Vec<PathBuf>>,
-}
-
-impl RemovedFiles {
-    /// `next`: the neighbour of these in the list.
-    pub fn follow(&mut self, requests: &[TrashRequest], next: Option<PathBuf>) {
-        for request in requests {
-            if !self.requested.contains(&request.path) {
-                self.requested.push(request.path.clone());
-            }
-        }
-        let too_many = self.requested.len().saturating_sub(MAX_FOLLOWED);
-        self.requested.drain(..too_many);
-        self.next = next;
-    }
-
-    /// While the trash does nothing: looks for the files when it has done something.
-    pub fn poll(&mut self, cx: &mut AppContext) {
-        if let Some(gone) = self.looking.take() {
-            cx.push(PlayerCommand::Gone(gone, self.next.take()));
-        }
-        if !self.is_due || self.requested.is_empty() || self.looking.is_busy() {
-            return;
-        }
-        let requested = self.requested.clone();
-        self.looking = cx.background.on_files(move || {
-            let gone = requested.into_iter().filter(|path| !path.exists());
-            gone.collect()
-        });
-        self.is_due = !self.looking.is_busy();
-    }
 }
 
 #[cfg(test)]

@@ -9,9 +9,9 @@ use safelight_core::job::{
 use safelight_core::library::{ControlNetwork, FoundControl};
 use safelight_core::model::{CatalogError, ModelSpec};
 
+use crate::window::background::BackgroundTask;
 use crate::window::create::choices::{ControlPart, InputSlot, MaskOf, SavedInput};
 use crate::window::inputs::{ChosenInput, InputSlots};
-use crate::window::pending::BackgroundTask;
 
 /// Networks of one kind on this computer, and those that the user picked from files.
 pub struct NetworkChoice<C> {
@@ -64,10 +64,6 @@ pub struct ControlNetChoice {
 }
 
 impl ControlNetChoice {
-    pub(super) fn refresh(&mut self) {
-        self.has_looked = false;
-    }
-
     pub fn is_looking(&self) -> bool {
         !self.has_looked || self.looking.is_busy()
     }
@@ -171,15 +167,14 @@ impl InputSlots {
     ) -> Vec<FieldError> {
         let lacking = self.lacks_control_mask(spec);
         let lacking = lacking.filter(|index| painted != Some(MaskOf::Control(*index)));
-        let err = lacking.map(|index| FieldError {
+        Vec::from_iter(lacking.map(|index| FieldError {
             field: "control",
             message: format!(
                 "the ControlNet of control image {} regenerates a part of it and needs a mask: \
                 paint that part, or drop a mask",
                 index + 1
             ),
-        });
-        err.into_iter().collect()
+        }))
     }
 
     /// Gives an input what a request said of it when its file was opened, and returns the mask that the request named. A
@@ -191,7 +186,7 @@ impl InputSlots {
         };
         let said = at(input.source.path()).or_else(|| at(Path::new("")));
         if slot == InputSlot::Control {
-            self.control_networks.refresh();
+            self.control_networks.has_looked = false;
         }
         if let Some(at) = said {
             let said = self.awaited.remove(at);

@@ -18,8 +18,8 @@ use safelight_core::job::{
 };
 use safelight_core::model::{InputUse, ModelSpec};
 
+use crate::window::background::BackgroundTask;
 use crate::window::create::choices::{InputSlot, SavedInput, SlotTarget};
-use crate::window::pending::BackgroundTask;
 
 pub use controls::{ControlNetChoice, NetworkChoice};
 use opening::{InputFiles, OpenedInputs};
@@ -124,24 +124,15 @@ pub struct SlotRules {
 impl SlotRules {
     pub fn from_spec(spec: &ModelSpec) -> Self {
         let takes_start = spec.start_image.is_possible();
-        let second = if spec.end_image.is_possible() {
-            Some(InputSlot::End)
-        } else if spec.mask == InputUse::Required {
-            Some(InputSlot::Mask)
-        } else {
-            None
-        };
+        let end = spec.end_image.is_possible().then_some(InputSlot::End);
+        let mask = (spec.mask == InputUse::Required).then_some(InputSlot::Mask);
         Self {
             takes_start,
-            second: second.filter(|_| takes_start),
+            second: end.or(mask).filter(|_| takes_start),
             max_references: spec.limits.max_references as usize,
             max_controls: spec.limits.controls.most as usize,
             needs_control: spec.limits.controls.is_required,
-            max_prompts: if spec.prompt_images.is_some() {
-                MAX_PROMPT_IMAGES
-            } else {
-                0
-            },
+            max_prompts: spec.prompt_images.as_ref().map_or(0, |_| MAX_PROMPT_IMAGES),
             edits_reference: spec.edits_reference(),
             takes_control_videos: spec.limits.controls.takes_videos,
             changes_video: false,
@@ -159,7 +150,7 @@ impl SlotRules {
 
 #[derive(Default)]
 pub struct InputSlots {
-    placed: SlotContents,
+    pub placed: SlotContents,
     /// Files being opened for these slots.
     opening: BackgroundTask<OpenedInputs>,
     /// Files to open, whose folders are being listed.
@@ -185,20 +176,12 @@ impl InputSlots {
         self.placed.inputs_of(slot)
     }
 
-    pub fn placed(&self) -> &SlotContents {
-        &self.placed
-    }
-
     pub fn all(&self) -> impl Iterator<Item = &ChosenInput> {
         self.placed.0.iter().flatten()
     }
 
     pub fn remove(&mut self, slot: InputSlot) {
         self.placed.of_mut(slot).clear();
-    }
-
-    pub fn clear(&mut self) {
-        self.placed = SlotContents::default();
     }
 
     fn take_one(&mut self, slot: InputSlot, index: usize) -> Option<ChosenInput> {
@@ -230,10 +213,6 @@ impl InputSlots {
         }
     }
 
-    pub fn put_back(&mut self, placed: SlotContents) {
-        self.placed = placed;
-    }
-
     pub fn has_file(&self, path: &Path) -> bool {
         self.all().any(|input| input.source.path() == path)
     }
@@ -251,32 +230,25 @@ impl InputSlots {
         self.inputs_where(|_| true)
     }
 
-    fn inputs_where(&self, is_taken: impl Fn(InputSlot) -> bool) -> FormInputs {
+    fn inputs_where(&self, is_taken: impl Fn(InputSlot) -> bool + Copy) -> FormInputs {
         let of = |slot| {
-            if is_taken(slot) {
-                self.inputs_in(slot)
-            } else {
-                &[]
-            }
+            let inputs = self.inputs_in(slot).iter();
+            inputs.filter(move |_| is_taken(slot))
         };
         FormInputs {
-            image: of(InputSlot::Start).first().and_then(image).cloned(),
-            last_image: of(InputSlot::End).first().and_then(image).cloned(),
-            extend: of(InputSlot::Start).first().and_then(video).cloned(),
+            image: of(InputSlot::Start).find_map(image).cloned(),
+            last_image: of(InputSlot::End).find_map(image).cloned(),
+            extend: of(InputSlot::Start).find_map(video).cloned(),
             source_video: None,
-            mask: of(InputSlot::Mask)
-                .first()
-                .map(|input| sized(&input.source)),
+            mask: of(InputSlot::Mask).next().map(|input| sized(&input.source)),
             references: of(InputSlot::Reference)
-                .iter()
                 .filter_map(image)
                 .cloned()
                 .collect(),
             controls: of(InputSlot::Control)
-                .iter()
                 .map(ChosenInput::as_control)
                 .collect(),
-            prompt_images: of(InputSlot::Prompt).iter().filter_map(chosen).collect(),
+            prompt_images: of(InputSlot::Prompt).filter_map(chosen).collect(),
         }
     }
 
@@ -367,9 +339,8 @@ impl InputSlots {
 
     pub fn swap(&mut self) {
         if self.can_swap() {
-            self.placed
-                .0
-                .swap(InputSlot::Start as usize, InputSlot::End as usize);
+            let [start, end] = [InputSlot::Start as usize, InputSlot::End as usize];
+            self.placed.0.swap(start, end);
         }
     }
 
@@ -386,7 +357,8 @@ impl InputSlots {
     }
 }
 
-fn sized(source: &InputMedia) -> StartImage {
+/// An image of the size of an input, in its place.
+pub fn sized(source: &InputMedia) -> StartImage {
     let (width, height) = source.size();
     StartImage {
         path: source.path().to_owned(),

@@ -58,7 +58,7 @@ impl InputSlots {
                     self.settle_offers(cx);
                 }
             }
-            InputsCommand::LookForNetworks => self.control_networks.refresh(),
+            InputsCommand::LookForNetworks => self.control_networks.has_looked = false,
             InputsCommand::MoveOne(slot, from, to) => self.move_one(slot, from, to),
             InputsCommand::Swap => self.swap(),
         }
@@ -378,7 +378,7 @@ impl InputSlots {
     }
 }
 
-pub(super) fn places_of(form: &GenerateForm, models: &ModelChoice) -> SlotRules {
+fn places_of(form: &GenerateForm, models: &ModelChoice) -> SlotRules {
     let places = |spec| SlotRules {
         changes_video: form.changes_video(spec),
         ..SlotRules::from_spec(spec)

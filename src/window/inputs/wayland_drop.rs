@@ -20,7 +20,7 @@ use wayland_client::{
     Connection, Dispatch, Proxy as _, QueueHandle, delegate_noop, event_created_child,
 };
 
-use crate::window::pending::TaskChannel;
+use crate::window::background::TaskChannel;
 
 const FILES: &str = "text/uri-list";
 /// A longer list is truncated: that many files are not dropped on purpose.

@@ -175,11 +175,7 @@ fn beside_form_ui(ui: &mut Ui, view: &mut UiContext<'_>, bar: Frame) {
         notices::panel::below_ui(ui, view);
     }
     CentralPanel::default()
-        .frame(
-            Frame::new()
-                .fill(palette.stage)
-                .inner_margin(Margin::same(0)),
-        )
+        .frame(Frame::new().fill(palette.stage))
         .show(ui, |ui| match view.app.cx.page {
             MainPage::Watch => {
                 viewer::panel::strip::strip_ui(ui, view);

@@ -8,6 +8,7 @@ pub use egui::{
     Ui, UiBuilder, Vec2, pos2, vec2,
 };
 
+pub use safelight_core::files::file_name;
 pub use safelight_core::job::{FormInputs, GenerateForm, JobId};
 pub use safelight_core::model::ModelSpec;
 pub use safelight_core::units::{duration_text, seconds_text, size_text};

@@ -197,6 +197,7 @@ pub(crate) fn left_text(secs: f64) -> String {
 }
 
 pub(crate) fn header_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
+    use MainPage::{Doctor, Gallery, Settings};
     ui.horizontal(|ui| {
         widgets::sign(ui, icons::APERTURE, theme::SIGN_SIZE, palette(ui).accent);
         if view.app.tabs.list.len() == 1 {
@@ -206,30 +207,12 @@ pub(crate) fn header_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
             ui.spacing_mut().item_spacing.x = 1.0;
             queue::panel::list::header_button(ui, view);
             let hover = "All results: search them, look at them again, make more of them";
-            page_button(
-                ui,
-                view,
-                MainPage::Gallery,
-                (icons::IMAGES, "Gallery"),
-                hover,
-            );
+            page_button(ui, view, Gallery, (icons::IMAGES, "Gallery"), hover);
             downloads_button(ui, view);
             let hover = "Check this machine: GPU, memory, libtorch, speed, models";
-            page_button(
-                ui,
-                view,
-                MainPage::Doctor,
-                (icons::STETHOSCOPE, "Doctor"),
-                hover,
-            );
+            page_button(ui, view, Doctor, (icons::STETHOSCOPE, "Doctor"), hover);
             let hover = "Device, folders and appearance";
-            page_button(
-                ui,
-                view,
-                MainPage::Settings,
-                (icons::GEAR, "Settings"),
-                hover,
-            );
+            page_button(ui, view, Settings, (icons::GEAR, "Settings"), hover);
             theme_button(ui, view);
         });
     });
@@ -256,11 +239,8 @@ fn is_open(view: &UiContext<'_>, page: MainPage) -> bool {
 }
 
 fn show(view: &mut UiContext<'_>, page: MainPage, is_open: bool) {
-    view.push(AppCommand::Show(if is_open {
-        MainPage::Watch
-    } else {
-        page
-    }));
+    let page = if is_open { MainPage::Watch } else { page };
+    view.push(AppCommand::Show(page));
 }
 
 /// With how far a download is, or how many came to a halt.
@@ -323,8 +303,7 @@ pub(crate) fn button(
         } else {
             palette.hovered
         };
-        let corners = CornerRadius::same(theme::RADIUS);
-        ui.painter().rect_filled(rect, corners, fill);
+        ui.painter().rect_filled(rect, theme::RADIUS, fill);
     }
     let centre = rect.center().x;
     let at = |galley: &Galley, y: f32| pos2(centre - galley.size().x / 2.0, y);

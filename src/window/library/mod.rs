@@ -114,17 +114,6 @@ impl LibraryState {
                 self.search();
             }
             LibraryCommand::Complete(id) => complete(&id, cx),
-            LibraryCommand::ShowFolder(path) => {
-                let folder = if path.extension().is_some() {
-                    path.parent().map(PathBuf::from).unwrap_or_default()
-                } else {
-                    path
-                };
-                cx.background.open_folder(folder);
-            }
-            LibraryCommand::AskToDelete(id) => self.ask_to_delete(&id, cx),
-            LibraryCommand::AnswerDeletion(is_agreed) => self.answer_deletion(is_agreed, cx),
-            LibraryCommand::FirstVideo => self.make_first_video(cx),
             LibraryCommand::Leave => {
                 cx.push(AppCommand::Show(MainPage::Watch));
                 self.tell_engine(cx);
@@ -133,11 +122,8 @@ impl LibraryState {
     }
 
     pub fn poll(&mut self, cx: &mut AppContext) {
-        let mut has_changed = false;
-        while self.changes.take().is_some() {
-            has_changed = true;
-        }
-        if has_changed {
+        let changes = std::iter::from_fn(|| self.changes.take());
+        if changes.count() > 0 {
             self.load_quietly(cx);
         }
         if let Some(found) = self.loading.take() {
@@ -209,11 +195,8 @@ impl LibraryState {
 
     fn look_at(&mut self, id: &str, cx: &mut AppContext) {
         self.read_card(id, cx);
-        let is_known = self
-            .rows
-            .models
-            .iter()
-            .any(|model| model.id == id && matches!(model.place, ModelPosition::Known(_)));
+        let is_it = |it: &ListedModel| it.id == id && matches!(it.place, ModelPosition::Known(_));
+        let is_known = self.rows.models.iter().any(is_it);
         self.chosen = Some(id.to_owned());
         cx.push(FetchCommand::Show(is_known.then(|| id.to_owned())));
     }
@@ -282,10 +265,8 @@ fn id_of_file(path: &Path, cx: &AppContext) -> Option<String> {
 
 /// Offers the files that a model lacks.
 fn complete(id: &str, cx: &mut AppContext) {
-    let unusable = &cx.models.found.unusable;
-    let model = unusable
-        .iter()
-        .find(|model| model.path.display().to_string() == id);
+    let mut unusable = cx.models.found.unusable.iter();
+    let model = unusable.find(|model| model.path.display().to_string() == id);
     if let Some(entry) = model.and_then(|model| model.fetch.clone()) {
         cx.push(FetchCommand::Offer(Box::new(entry)));
     }
@@ -295,10 +276,8 @@ fn complete(id: &str, cx: &mut AppContext) {
 pub fn first_model(models: &[ModelSpec]) -> Option<&ModelSpec> {
     use safelight_core::model::InputUse::Required;
     let needs_none = |spec: &&ModelSpec| {
-        [spec.start_image, spec.end_image, spec.mask]
-            .iter()
-            .all(|input| *input != Required)
-            && !spec.limits.controls.is_required
+        let inputs = [spec.start_image, spec.end_image, spec.mask];
+        !inputs.contains(&Required) && !spec.limits.controls.is_required
     };
     let embedded = models.iter().find(|spec| spec.id == EMBEDDED_MODEL);
     embedded.or_else(|| models.iter().find(needs_none))
@@ -362,10 +341,8 @@ impl LibraryState {
             }
             if let Some(problem) = problem {
                 let err = JobError::new(JobErrorKind::Disk, problem);
-                cx.notify(
-                    NoticeSeverity::Error,
-                    err.advise("Use the file manager for this file"),
-                );
+                let advice = "Use the file manager for this file";
+                cx.notify(NoticeSeverity::Error, err.advise(advice));
             }
             self.load_quietly(cx);
         }

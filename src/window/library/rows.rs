@@ -42,6 +42,7 @@ pub struct ListedModel {
     pub ailment: Option<ModelProblem>,
     /// It is on another computer.
     pub is_remote: bool,
+    pub makes_images: bool,
     /// All that a search looks at, as [`searchable`] text.
     haystack: String,
 }
@@ -62,15 +63,11 @@ pub struct LibraryRows {
 impl LibraryRows {
     pub fn take(specs: &[ModelSpec], unusable: &[UnusableModel], known: &[CatalogEntry]) -> Self {
         let here = specs.iter().enumerate().map(|(at, spec)| of_spec(at, spec));
-        let broken = unusable
-            .iter()
-            .enumerate()
-            .map(|(at, model)| of_unusable(at, model));
-        let known = known
-            .iter()
-            .enumerate()
-            .filter(|(_, entry)| !entry.sources.is_empty())
-            .map(|(at, entry)| of_known(at, entry));
+        let broken = unusable.iter().enumerate();
+        let broken = broken.map(|(at, model)| of_unusable(at, model));
+        let known = known.iter().enumerate();
+        let known = known.filter(|(_, entry)| !entry.sources.is_empty());
+        let known = known.map(|(at, entry)| of_known(at, entry));
         let mut models: Vec<ListedModel> = here.chain(broken).chain(known).collect();
         let mut counts = HashMap::new();
         for model in &models {
@@ -78,14 +75,11 @@ impl LibraryRows {
         }
         // Of several with one name the file or the id tells which is which.
         for model in models.iter_mut().filter(|model| counts[&model.name] > 1) {
-            model.name = match model.place {
-                ModelPosition::Here(at) => {
-                    format!("{} ({})", model.name, specs[at].files.transformer.display())
-                }
-                ModelPosition::Unusable(_) | ModelPosition::Known(_) => {
-                    format!("{} ({})", model.name, model.id)
-                }
+            let which = match model.place {
+                ModelPosition::Here(at) => specs[at].files.transformer.display().to_string(),
+                ModelPosition::Unusable(_) | ModelPosition::Known(_) => model.id.clone(),
             };
+            model.name = format!("{} ({which})", model.name);
         }
         Self {
             models,
@@ -140,18 +134,18 @@ impl LibraryRows {
     }
 
     /// Line this number of models further, without headings.
-    pub fn step(&self, from: Option<usize>, by: i64) -> Option<usize> {
+    pub fn step(&self, from: Option<usize>, by: isize) -> Option<usize> {
         let lines: Vec<usize> = (0..self.shown.len())
             .filter(|line| self.model_at(*line).is_some())
             .collect();
         let last = lines.len().checked_sub(1)?;
         let here = from.and_then(|from| lines.iter().position(|line| *line == from));
         let next = match here {
-            Some(here) => here as i64 + by,
-            None if by < 0 => last as i64,
+            Some(here) => here.saturating_add_signed(by).min(last),
+            None if by < 0 => last,
             None => 0,
         };
-        lines.get(next.clamp(0, last as i64) as usize).copied()
+        lines.get(next).copied()
     }
 }
 
@@ -200,6 +194,7 @@ fn of_spec(at: usize, spec: &ModelSpec) -> ListedModel {
         size: size_text(spec.bytes),
         ailment: None,
         is_remote: spec.computer.is_some(),
+        makes_images: spec.family.makes_images,
         haystack: searchable(&haystack.join(" ")),
     }
 }
@@ -229,6 +224,7 @@ fn of_unusable(at: usize, model: &UnusableModel) -> ListedModel {
         size: String::new(),
         ailment: Some(model.ailment),
         is_remote: false,
+        makes_images: false,
         haystack: searchable(&format!("{} {path} {}", model.name, model.summary)),
     }
 }
@@ -255,6 +251,7 @@ fn of_known(at: usize, entry: &CatalogEntry) -> ListedModel {
         size,
         ailment: None,
         is_remote: false,
+        makes_images: entry.family.makes_images,
         haystack: searchable(&haystack.join(" ")),
     }
 }

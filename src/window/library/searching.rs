@@ -69,22 +69,19 @@ impl LibraryState {
     }
 
     pub(crate) fn follow_settings(&mut self, cx: &mut AppContext) {
-        let (now, then) = (&cx.settings, &self.looked_with);
-        if now == then {
+        if cx.settings == self.looked_with {
             return;
         }
-        let are_models_elsewhere = now.models.folders != then.models.folders
-            || now.models.search_installs != then.models.search_installs;
-        let is_engine_another = now.runtime.libtorch != then.runtime.libtorch;
-        let is_room_another = now.runtime != then.runtime || now.memory != then.memory;
-        self.looked_with = now.clone();
-        if are_models_elsewhere {
+        let now = cx.settings.clone();
+        let then = std::mem::replace(&mut self.looked_with, now.clone());
+        let places = |it: &Settings| (it.models.folders.clone(), it.models.search_installs);
+        if places(&now) != places(&then) {
             self.load(cx);
         }
-        if is_engine_another {
+        if now.runtime.libtorch != then.runtime.libtorch {
             self.check_engine(cx);
         }
-        if is_room_another {
+        if now.runtime != then.runtime || now.memory != then.memory {
             self.renew_survey(cx);
         }
     }

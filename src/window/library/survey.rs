@@ -7,19 +7,17 @@
 use std::collections::HashMap;
 
 use rustix::fs::{Access, access};
-use safelight_core::catalog::{CatalogEntry, DefaultJob};
+use safelight_core::catalog::CatalogEntry;
 use safelight_core::families::read_footprint;
 use safelight_core::footprint::ModelFootprint;
 use safelight_core::memory::DeviceClass;
-use safelight_core::plan::{
-    MemoryPlan, MemoryPlanner, PeakCorrections, PlanSuggestion, suggestions,
-};
-use safelight_core::settings::own_runtime;
+use safelight_core::plan::{MemoryPlan, MemoryPlanner, PeakCorrections, suggestions};
 use safelight_core::units::gib_text;
 
-use crate::telemetry::{self, DeviceQuery, SystemRoots, TelemetryDevice, host};
+use crate::telemetry::{TelemetryDevice, host};
 use crate::window::create::form::whole_form;
-use crate::window::memory::course::ExpectedTimeline;
+use crate::window::memory::ExpectedTimeline;
+use crate::window::memory::planning::telemetry_device;
 use crate::window::prelude::*;
 use crate::worker::TimeEstimates;
 
@@ -60,10 +58,6 @@ pub const TOO_SLOW_SECS: u64 = 86_400;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct MachineInfo {
     pub device: TelemetryDevice,
-    /// `cpu`, `cuda` or `rocm`.
-    pub kind: &'static str,
-    /// Path of libtorch, or the reason why there is none.
-    pub libtorch: Result<PathBuf, String>,
     pub models: PathBuf,
     pub free_bytes: Option<u64>,
     pub is_writable: bool,
@@ -109,20 +103,9 @@ impl ModelSurvey {
 pub fn examine(paths: AppPaths) -> SurveyRun {
     Arc::new(move |request, tell| {
         let settings = &request.settings;
-        let runtime = own_runtime(settings, &paths.cache);
-        let kind = runtime.as_ref().map_or("cpu", |runtime| runtime.kind());
-        let query = DeviceQuery {
-            kind,
-            device: settings.runtime.first_device(),
-            ..DeviceQuery::default()
-        };
-        let device = telemetry::device(&SystemRoots::of_this_machine(), &query);
+        let device = telemetry_device(settings, &paths, settings.runtime.first_device());
         let models = paths.models();
         let machine = MachineInfo {
-            kind,
-            libtorch: runtime
-                .map(|runtime| runtime.folder)
-                .map_err(|err| err.to_string()),
             free_bytes: host::free_bytes(&models),
             // The folder, or the one it would be created in.
             is_writable: models
@@ -173,12 +156,9 @@ impl FitChecker<'_> {
     /// One that is not here: by the plan of a job of it, else by the size of its largest part.
     pub fn known(&self, entry: &CatalogEntry) -> SurveyedFit {
         let sketch = |in_8_bits| {
-            let DefaultJob {
-                mut request,
-                weights,
-            } = entry.sketch(in_8_bits)?;
-            request.options.memory = self.settings.memory.choice();
-            Some(self.planned(&request, &weights))
+            let mut job = entry.sketch(in_8_bits)?;
+            job.request.options.memory = self.settings.memory.choice();
+            Some(self.planned(&job.request, &job.weights))
         };
         let Some(mut fit) = sketch(false) else {
             return self.largest_part(entry);
@@ -206,12 +186,8 @@ impl FitChecker<'_> {
             1 => FitWord::Squeezed,
             _ => FitWord::TooLarge,
         };
-        let found = if word == FitWord::TooLarge {
-            suggestions(&planner, request, &plan, &[])
-        } else {
-            Vec::new()
-        };
-        let ways = found.into_iter().map(|PlanSuggestion { text, .. }| text);
+        let found = (word == FitWord::TooLarge).then(|| suggestions(&planner, request, &plan, &[]));
+        let ways = found.into_iter().flatten().map(|found| found.text);
         SurveyedFit {
             word,
             text: plan.verdict.text.clone(),
@@ -246,22 +222,19 @@ impl FitChecker<'_> {
         let is_cpu = facts.class == DeviceClass::Cpu;
         let largest = entry.largest_part_bytes(is_cpu);
         let free = facts.budget(&self.settings.memory.choice()).available_bytes;
-        let (word, text) = if largest == 0 {
-            let text = "Its size is known after the download".to_owned();
-            (FitWord::Unknown, text)
+        let word = if largest == 0 {
+            FitWord::Unknown
+        } else if largest + BESIDE_WEIGHTS_BYTES <= free {
+            FitWord::Fits
+        } else if !is_cpu && free >= LEAST_STREAMING_BYTES {
+            FitWord::Squeezed
         } else {
-            let word = if largest + BESIDE_WEIGHTS_BYTES <= free {
-                FitWord::Fits
-            } else if !is_cpu && free >= LEAST_STREAMING_BYTES {
-                FitWord::Squeezed
-            } else {
-                FitWord::TooLarge
-            };
-            let [largest, free] = [largest, free].map(gib_text);
-            (
-                word,
-                format!("Its largest part is about {largest} GiB, {free} GiB are free"),
-            )
+            FitWord::TooLarge
+        };
+        let [largest, free] = [largest, free].map(gib_text);
+        let text = match word {
+            FitWord::Unknown => "Its size is known after the download".to_owned(),
+            _ => format!("Its largest part is about {largest} GiB, {free} GiB are free"),
         };
         SurveyedFit {
             word,

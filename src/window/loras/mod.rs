@@ -30,6 +30,7 @@ pub struct LoraLibrary {
     looking: BackgroundTask<Vec<FoundLora>>,
     wanted: BackgroundTask<(String, Vec<FoundLora>)>,
     picking: BackgroundTask<Option<Vec<PathBuf>>>,
+    /// Coverage of files in the last job with each.
     pub(super) coverage: HashMap<PathBuf, LoraCoverage>,
 }
 
@@ -40,11 +41,6 @@ impl LoraLibrary {
 
     pub fn chosen(&self, path: &Path) -> Option<&FoundLora> {
         self.chosen.get(path)?.as_ref()
-    }
-
-    /// Coverage of a file in the last job with it.
-    pub fn used(&self, path: &Path) -> Option<&LoraCoverage> {
-        self.coverage.get(path)
     }
 
     /// Problems of chosen files that are enabled. A file for another model is kept unused instead.
@@ -91,17 +87,7 @@ impl LoraLibrary {
                 self.is_open = true;
                 self.search(cx);
             }
-            LorasCommand::Look => {
-                self.model = None;
-                self.search(cx);
-            }
             LorasCommand::Add(paths) => self.want(paths, cx),
-            LorasCommand::Pick => {
-                self.picking = cx.background.ask(|| {
-                    let dialog = rfd::FileDialog::new().set_title("Choose LoRA files");
-                    dialog.add_filter("LoRAs", &["safetensors"]).pick_files()
-                });
-            }
             LorasCommand::Remove(index) => {
                 let loras = &mut cx.form.loras;
                 if index < loras.len() {
@@ -124,9 +110,8 @@ impl LoraLibrary {
             }
         }
         while let Some(found) = self.looking.take() {
-            let known = found
-                .into_iter()
-                .map(|lora| (lora.path.clone(), Some(lora)));
+            let found = found.into_iter();
+            let known = found.map(|lora| (lora.path.clone(), Some(lora)));
             self.chosen.extend(known);
         }
         if let Some(Some(paths)) = self.picking.take() {
@@ -151,10 +136,10 @@ impl LoraLibrary {
             LoraFit::Gone => Some("there is no such file".to_owned()),
         };
         if let Some(reason) = reason {
-            let err =
-                JobError::invalid(reason).advise(format!("The file is {}", found.path.display()));
-            let is_model = err.summary.contains("is not a LoRA, but")
-                && !err.summary.contains("no known model");
+            let is_model =
+                reason.contains("is not a LoRA, but") && !reason.contains("no known model");
+            let advice = format!("The file is {}", found.path.display());
+            let err = JobError::invalid(reason).advise(advice);
             let mut notice = UserNotice::of_input(err);
             if is_model {
                 notice = notice.offer_model(found.path);
@@ -163,15 +148,13 @@ impl LoraLibrary {
         }
         // One of few steps is as strong as its authors say.
         let preset = cx.model().and_then(|spec| spec.preset_for(&found.path));
-        let strength = preset
-            .and_then(|preset| preset.lora_strength)
-            .unwrap_or(1.0);
+        let strength = preset.and_then(|preset| preset.lora_strength);
         let loras = &mut cx.form.loras;
         if let Some(known) = loras.iter_mut().find(|lora| lora.path == found.path) {
             known.is_on = true;
         } else {
             let mut lora = ChosenLora::new(found.path.clone());
-            lora.strength = strength;
+            lora.strength = strength.unwrap_or(1.0);
             loras.push(lora);
             cx.say(format!("Added the LoRA {}", found.name()));
         }
@@ -194,7 +177,7 @@ impl LoraLibrary {
         };
         let requested = unknown.iter().map(|path| (path.clone(), None));
         self.chosen.extend(requested);
-        let work = move || look_at(&spec, &unknown);
+        let work = move || looked_at(matcher_of(&spec).as_ref(), &unknown);
         self.looking.add(cx.background.run("loras", work));
     }
 
@@ -203,6 +186,18 @@ impl LoraLibrary {
         let acting = form.acting_loras().filter(|lora| lora.strength != 0.0);
         let mut paths = acting.map(|lora| lora.path.as_path());
         paths.find(|path| self.chosen(path).is_some_and(|known| known.is_of_control))
+    }
+
+    fn search_again(&mut self, cx: &AppContext) {
+        self.model = None;
+        self.search(cx);
+    }
+
+    fn pick(&mut self, cx: &AppContext) {
+        self.picking = cx.background.ask(|| {
+            let dialog = rfd::FileDialog::new().set_title("Choose LoRA files");
+            dialog.add_filter("LoRAs", &["safetensors"]).pick_files()
+        });
     }
 
     fn want(&mut self, paths: Vec<PathBuf>, cx: &mut AppContext) {
@@ -216,7 +211,7 @@ impl LoraLibrary {
             return cx.notices.show(UserNotice::warning(text, advice));
         };
         self.wanted.add(cx.background.run("loras", move || {
-            let found = look_at(&spec, &paths);
+            let found = looked_at(matcher_of(&spec).as_ref(), &paths);
             (spec.id, found)
         }));
     }
@@ -238,20 +233,13 @@ impl LoraLibrary {
         };
         let settings = cx.settings.clone();
         self.search = cx.background.stream("loras", move |postbox| {
-            let matcher = match matcher_of(&spec).transpose() {
-                Ok(matcher) => matcher,
-                Err(err) => {
-                    postbox.post(Err(err.to_string()));
-                    return;
-                }
-            };
+            let matcher = matcher_of(&spec);
+            if let Some(Err(err)) = &matcher {
+                postbox.post(Err(err.to_string()));
+                return;
+            }
             for some in find(&paths, &settings).chunks(AT_ONCE) {
-                let look = |path: &PathBuf| match &matcher {
-                    Some(matcher) => matcher.look(path),
-                    None => unchecked(path),
-                };
-                let found = some.iter().map(look);
-                postbox.post(Ok(found.collect()));
+                postbox.post(Ok(looked_at(matcher.as_ref(), some)));
             }
         });
     }
@@ -262,17 +250,16 @@ fn matcher_of(spec: &ModelSpec) -> Option<Result<LoraMatcher, CatalogError>> {
     spec.computer.is_none().then(|| LoraMatcher::of(spec))
 }
 
-fn unchecked(path: &Path) -> FoundLora {
-    FoundLora::new(path, 0, None, LoraFit::Yes(LoraCoverage::default()))
-}
-
-fn look_at(spec: &ModelSpec, paths: &[PathBuf]) -> Vec<FoundLora> {
-    let matcher = matcher_of(spec);
-    let look = |path: &PathBuf| match &matcher {
+fn looked_at(
+    matcher: Option<&Result<LoraMatcher, CatalogError>>,
+    paths: &[PathBuf],
+) -> Vec<FoundLora> {
+    let unread = |path: &Path, fit| FoundLora::new(path, 0, None, fit);
+    let look = |path: &PathBuf| match matcher {
         Some(Ok(matcher)) => matcher.look(path),
         // Nothing can be said of a file where the model itself cannot be read.
-        Some(Err(err)) => FoundLora::new(path, 0, None, LoraFit::No(err.to_string())),
-        None => unchecked(path),
+        Some(Err(err)) => unread(path, LoraFit::No(err.to_string())),
+        None => unread(path, LoraFit::Yes(LoraCoverage::default())),
     };
     paths.iter().map(look).collect()
 }

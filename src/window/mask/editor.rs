@@ -112,8 +112,7 @@ impl MaskEditor {
     }
 
     pub fn name(&self) -> String {
-        let name = self.image.file_name().unwrap_or_default();
-        name.to_string_lossy().into_owned()
+        file_name(&self.image)
     }
 
     /// Returns whether this is what is to be painted on, with this mask.

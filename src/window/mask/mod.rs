@@ -17,7 +17,7 @@ use safelight_core::media::{self, ImageMask, OutpaintRequest};
 use safelight_core::naming;
 
 use crate::window::background::survived;
-use crate::window::inputs::InputSlots;
+use crate::window::inputs::{InputSlots, sized};
 use crate::window::mask::tiles::ImagePyramid;
 use crate::window::prelude::*;
 
@@ -56,20 +56,16 @@ fn fitted(
     editor: &MaskEditor,
     cx: &AppContext,
 ) -> Result<MaskCommand, JobError> {
-    let MaskCommand::Extend(wanted) = command else {
+    let MaskCommand::Extend(mut wanted) = command else {
         return Ok(command);
     };
-    let refused = |what: String| JobError::invalid(what);
-    let Some(spec) = cx.model() else {
-        return Err(refused(
-            "choose a model first, which says what sizes can be made".to_owned(),
-        ));
-    };
-    if wanted.margins.are_none() {
-        return Ok(MaskCommand::Extend(wanted));
+    let no_model = "choose a model first, which says what sizes can be made";
+    let spec = cx.model().ok_or_else(|| JobError::invalid(no_model))?;
+    if !wanted.margins.are_none() {
+        let margins = margins_for(spec, editor.painted.own_size, wanted.margins);
+        wanted.margins = margins.map_err(JobError::invalid)?;
     }
-    let margins = margins_for(spec, editor.painted.own_size, wanted.margins).map_err(refused)?;
-    Ok(MaskCommand::Extend(OutpaintRequest { margins, ..wanted }))
+    Ok(MaskCommand::Extend(wanted))
 }
 
 fn takes_mask(of: MaskOf, inputs: &InputSlots, form: &GenerateForm, spec: &ModelSpec) -> bool {
@@ -248,15 +244,8 @@ impl MaskPage {
         if !editor.is_pending(inputs) || !cx.model().is_some_and(takes) {
             return None;
         }
-        let (source, _) = inputs.masked(of)?;
-        let (width, height) = source.size();
         // Of its shape, also where it comes with an extended one.
-        let shape = StartImage {
-            path: source.path().to_path_buf(),
-            width,
-            height,
-        };
-        Some((of, shape))
+        Some((of, sized(inputs.masked(of)?.0)))
     }
 
     /// Jobs are wanted: whether what is painted comes into its place first, after which [`Self::is_submit_due`].

@@ -1,17 +1,14 @@
-//! Data of the memory graph: samples on one time axis, stages as bands, and events.
+//! Data of the memory graph: samples on one time axis, stages as bands, events; and what is expected of a job before it runs.
 //!
 //! Times come from the engine, so that late messages do not distort the graph. A restarted engine begins at zero; its times follow the earlier ones.
 
-pub mod course;
 pub mod panel;
 pub mod planning;
 
-use safelight_core::job::Stage;
-use safelight_core::job_update::{FallbackAttempt, MemoryReclaim, MemorySample};
+use safelight_core::job::{GenerateRequest, Recipe, Stage};
+use safelight_core::job_update::{FallbackAttempt, MemoryReclaim, MemorySample, StageTime};
 use safelight_core::memory::DeviceClass;
 use safelight_core::plan::{MemoryPlan, PlanOutcome};
-
-use course::ExpectedTimeline;
 
 /// Number of samples above which every second one is dropped.
 const MAX_SAMPLES: usize = 1200;
@@ -54,12 +51,6 @@ impl MemoryHistory {
         Some(plan.peak_bytes)
     }
 
-    /// The system's page cache is in the same memory as the job.
-    pub fn is_unified(&self) -> bool {
-        let plan = self.plan.as_ref();
-        plan.is_some_and(|plan| plan.device.class == DeviceClass::Unified)
-    }
-
     /// The rest of the device's memory; where it is main memory, what other programs leave of it.
     pub fn free_bytes(&self, sample: &MemorySample) -> u64 {
         let rest = sample.total_bytes.saturating_sub(sample.used_bytes);
@@ -91,25 +82,15 @@ impl MemoryHistory {
     }
 
     pub fn nearest(&self, at_secs: f64) -> Option<&MemorySample> {
-        let behind = self
-            .samples
-            .partition_point(|sample| sample.at_secs < at_secs);
-        let known = [behind.checked_sub(1), Some(behind)]
-            .into_iter()
-            .flatten()
-            .filter_map(|index| self.samples.get(index));
-        known.min_by(|a, b| {
-            let far = |sample: &MemorySample| (sample.at_secs - at_secs).abs();
-            far(a).total_cmp(&far(b))
-        })
+        let far = |sample: &MemorySample| (sample.at_secs - at_secs).abs();
+        let samples = self.samples.iter();
+        samples.min_by(|a, b| far(a).total_cmp(&far(b)))
     }
 
     pub fn stage_at(&self, at_secs: f64) -> Option<&StageBand> {
         let end = self.end_secs();
-        self.bands
-            .iter()
-            .rev()
-            .find(|band| (band.from_secs..=band.to_secs.unwrap_or(end)).contains(&at_secs))
+        let mut bands = self.bands.iter().rev();
+        bands.find(|band| (band.from_secs..=band.to_secs.unwrap_or(end)).contains(&at_secs))
     }
 
     /// Times of out-of-memory fallbacks: where the stage began again, otherwise where it ended.
@@ -168,11 +149,6 @@ impl MemoryHistory {
         });
     }
 
-    pub fn reclaimed(&mut self, reclaim: MemoryReclaim) {
-        let at_secs = self.end_secs();
-        self.marks.push((at_secs, reclaim));
-    }
-
     pub fn end(&mut self) {
         let now = self.end_secs();
         if let Some(band) = self.bands.last_mut()
@@ -180,6 +156,125 @@ impl MemoryHistory {
         {
             band.to_secs = Some(now);
         }
+    }
+}
+
+/// Expected memory of a job over time, stage by stage. Peaks come from the plan, times from earlier jobs of this kind on
+/// this device; without any, stages have their usual shares instead of seconds.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct ExpectedTimeline {
+    pub stages: Vec<StageTime>,
+    /// Seconds are known from earlier jobs; otherwise they are shares.
+    pub is_timed: bool,
+    pub streaming_secs: f64,
+}
+
+impl ExpectedTimeline {
+    /// `secs_of`: seconds of a stage in earlier jobs, if known.
+    pub fn of(
+        plan: &MemoryPlan,
+        request: &GenerateRequest,
+        secs_of: impl Fn(Stage) -> Option<f64>,
+    ) -> Self {
+        let recipe = Recipe::from_request(request);
+        let is_known = |stage: &Stage| !is_long(*stage) || secs_of(*stage).is_some();
+        let is_timed = recipe.stages.iter().all(is_known);
+        let stages = recipe.stages.iter().enumerate().map(|(position, &stage)| {
+            let secs = if is_timed {
+                secs_of(stage).unwrap_or(0.0)
+            } else {
+                usual_share(stage)
+            };
+            StageTime {
+                stage,
+                section: recipe.section(position),
+                secs: secs.max(0.0),
+            }
+        });
+        Self {
+            stages: stages.collect(),
+            is_timed,
+            streaming_secs: streaming_secs(plan, request, &recipe),
+        }
+    }
+
+    /// Seconds of the job; a sum of shares unless `is_timed`.
+    pub fn total_secs(&self) -> f64 {
+        self.stages.iter().map(|stage| stage.secs).sum()
+    }
+
+    /// Stages on a time axis that begins with the job.
+    pub fn bands(&self) -> Vec<StageBand> {
+        laid_out(self.stages.iter().copied(), 0.0)
+    }
+
+    /// Remaining stages of a running job after `bands`; empty without known times.
+    pub fn rest(&self, bands: &[StageBand], now_secs: f64) -> Vec<StageBand> {
+        let Some(current) = bands.last().filter(|_| self.is_timed) else {
+            return Vec::new();
+        };
+        let is_current =
+            |time: &&StageTime| (time.stage, time.section) == (current.stage, current.section);
+        let stages = self.stages.iter();
+        let mut rest = stages.skip_while(|time| !is_current(time)).copied();
+        let now = rest.next().map(|time| StageTime {
+            secs: match current.to_secs {
+                Some(_) => 0.0,
+                None => (time.secs - (now_secs - current.from_secs)).max(0.0),
+            },
+            ..time
+        });
+        laid_out(now.into_iter().chain(rest), now_secs)
+    }
+}
+
+/// Stages one after the other, without those that take no time.
+fn laid_out(times: impl Iterator<Item = StageTime>, from_secs: f64) -> Vec<StageBand> {
+    let mut at = from_secs;
+    let bands = times.filter(|time| time.secs > 0.0).map(|time| {
+        let from_secs = at;
+        at += time.secs;
+        StageBand {
+            stage: time.stage,
+            section: time.section,
+            from_secs,
+            to_secs: Some(at),
+        }
+    });
+    bands.collect()
+}
+
+/// True for stages whose times are needed to estimate the whole job.
+fn is_long(stage: Stage) -> bool {
+    stage.is_denoising() || stage == Stage::Decode
+}
+
+fn streaming_secs(plan: &MemoryPlan, request: &GenerateRequest, recipe: &Recipe) -> f64 {
+    let end = request
+        .sampling
+        .end_step
+        .unwrap_or(request.sampling.num_steps);
+    let num_steps = f64::from(end.saturating_sub(request.sampling.start_step));
+    let denoising = recipe.stages.iter().filter(|stage| stage.is_denoising());
+    let per_step: f64 = denoising
+        .filter_map(|stage| plan.of_stage(*stage))
+        .map(|stage| stage.copy_secs_per_step)
+        .sum();
+    // Both experts share the steps.
+    let has_two = recipe.stages.contains(&Stage::DenoiseLow);
+    per_step * num_steps / if has_two { 2.0 } else { 1.0 }
+}
+
+/// Usual share of a stage without known times.
+pub(crate) fn usual_share(stage: Stage) -> f64 {
+    match stage {
+        Stage::EncodeText | Stage::EncodeImage | Stage::EncodeVision => 5.0,
+        Stage::Denoise => 70.0,
+        Stage::DenoiseHigh | Stage::DenoiseLow => 35.0,
+        Stage::Unload => 1.0,
+        Stage::Decode => 20.0,
+        Stage::Upscale | Stage::Interpolate | Stage::Depth => 90.0,
+        Stage::Save => 3.0,
     }
 }
 
@@ -266,5 +361,71 @@ mod tests {
         assert!(history.samples.len() <= MAX_SAMPLES);
         assert_eq!(history.samples[0].at_secs, 0.0);
         assert!(history.end_secs() > 9_000.0);
+    }
+
+    fn course(secs: &[(Stage, u32, f64)], is_timed: bool) -> ExpectedTimeline {
+        let stages = secs.iter().map(|(stage, section, secs)| StageTime {
+            stage: *stage,
+            section: *section,
+            secs: *secs,
+        });
+        ExpectedTimeline {
+            stages: stages.collect(),
+            is_timed,
+            streaming_secs: 0.0,
+        }
+    }
+
+    fn band(stage: Stage, section: u32, from_secs: f64, to_secs: Option<f64>) -> StageBand {
+        StageBand {
+            stage,
+            section,
+            from_secs,
+            to_secs,
+        }
+    }
+
+    fn in_sections(is_timed: bool) -> ExpectedTimeline {
+        let (denoise, decode) = (Stage::Denoise, Stage::Decode);
+        let first = [
+            (Stage::EncodeText, 0, 2.0),
+            (denoise, 0, 10.0),
+            (decode, 0, 4.0),
+        ];
+        let second = [(denoise, 1, 10.0), (decode, 1, 4.0)];
+        course(&[&first[..], &second].concat(), is_timed)
+    }
+
+    #[test]
+    fn stages_follow_each_other_from_the_beginning() {
+        let spans = in_sections(true).bands();
+        let times = |index: usize| (spans[index].from_secs, spans[index].to_secs);
+        assert_eq!((times(0), times(4)), ((0.0, Some(2.0)), (26.0, Some(30.0))));
+    }
+
+    #[test]
+    fn expected_timeline_starts_at_the_current_time_of_the_job() {
+        // The first section was slower than expected.
+        let bands = [
+            band(Stage::EncodeText, 0, 0.0, Some(3.0)),
+            band(Stage::Denoise, 0, 3.0, None),
+        ];
+        let rest = in_sections(true).rest(&bands, 9.0);
+        assert_eq!((rest[0].from_secs, rest[0].to_secs), (9.0, Some(13.0)));
+        assert_eq!(rest.last().and_then(|band| band.to_secs), Some(31.0));
+        let later = [band(Stage::Denoise, 1, 20.0, Some(50.0))];
+        let rest = in_sections(true).rest(&later, 50.0);
+        assert_eq!(rest.len(), 1, "the stage that is over is not to come");
+        // It takes longer than it ever did: the next stage still comes.
+        let slow = [band(Stage::Denoise, 1, 20.0, None)];
+        assert_eq!(in_sections(true).rest(&slow, 90.0)[0].stage, Stage::Decode);
+    }
+
+    #[test]
+    fn without_known_times_nothing_is_promised() {
+        assert!(in_sections(false).rest(&[], 1.0).is_empty());
+        let band = band(Stage::EncodeText, 0, 0.0, None);
+        assert!(in_sections(false).rest(&[band], 1.0).is_empty());
+        assert!(in_sections(true).rest(&[], 1.0).is_empty());
     }
 }

@@ -16,8 +16,8 @@ use safelight_core::units::{from_gib, in_gib};
 use crate::telemetry::record::TelemetryRecord;
 use crate::telemetry::{self, DeviceQuery, SystemRoots, TelemetryDevice};
 use crate::window::create::form::FormJobs;
+use crate::window::memory::ExpectedTimeline;
 use crate::window::memory::MemoryHistory;
-use crate::window::memory::course::ExpectedTimeline;
 use crate::window::prelude::*;
 use crate::worker::TimeEstimates;
 
@@ -264,30 +264,31 @@ pub fn apply(change: &PlanChange, cx: &mut AppContext) {
     cx.push(SettingsCommand::Change(Box::new(settings)));
 }
 
+/// A device as the drivers and this user's runtime say. Blocks.
+pub fn telemetry_device(
+    settings: &Settings,
+    paths: &AppPaths,
+    device: DeviceChoice,
+) -> TelemetryDevice {
+    let runtime = own_runtime(settings, &paths.cache);
+    let query = DeviceQuery {
+        kind: runtime.map_or("cpu", |runtime| runtime.kind()),
+        device,
+        ..DeviceQuery::default()
+    };
+    telemetry::device(&SystemRoots::of_this_machine(), &query)
+}
+
 pub fn read_plan(paths: AppPaths) -> ReadPlan {
     Arc::new(move |settings, plan_request, others| {
-        let PlanRequest {
-            files,
-            loras,
-            controls,
-            ..
-        } = plan_request;
+        let (files, loras) = (&plan_request.files, &plan_request.loras);
+        let controls = &plan_request.controls;
         let weights = read_footprint(plan_request.family, files, loras, controls).ok()?;
-        let runtime = own_runtime(settings, &paths.cache);
-        let kind = runtime.map_or("cpu", |runtime| runtime.kind());
         let alternatives = others.iter();
         let alternatives =
             alternatives.filter_map(|spec| ModelAlternative::read(spec, loras, controls));
-
         Some(PlanBasis {
-            machine: telemetry::device(
-                &SystemRoots::of_this_machine(),
-                &DeviceQuery {
-                    kind,
-                    device: plan_request.device,
-                    ..DeviceQuery::default()
-                },
-            ),
+            machine: telemetry_device(settings, &paths, plan_request.device),
             corrections: PeakCorrections::load(&paths.corrections_file()),
             times: TimeEstimates::load(Some(paths.times_file())),
             alternatives: alternatives.collect(),

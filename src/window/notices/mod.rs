@@ -117,15 +117,13 @@ impl UserNotice {
 
     /// A job that failed, which of them it was, and the way to resume it.
     pub fn of_failed(id: JobId, err: JobError, job: &str) -> Self {
-        let (label, again_hover) = if err.kept.is_some() {
-            let hover = "Continue where it stopped: what was finished is kept for a week";
-            ("Resume", hover)
-        } else {
-            ("Try again", "Start over from the beginning")
+        let resume = "Continue where it stopped: what was finished is kept for a week";
+        let (label, again_hover) = match err.kept {
+            Some(_) => ("Resume", resume),
+            None => ("Try again", "Start over from the beginning"),
         };
-        let lines = [err.advice.as_str(), job].into_iter();
-        let lines: Vec<&str> = lines.filter(|line| !line.is_empty()).collect();
-        let advice = lines.join("\n");
+        let advice = format!("{}\n{job}", err.advice);
+        let advice = advice.trim().to_owned();
         let hover = "The job is there among the stopped ones";
         Self::new(NoticeSeverity::Error, err.advise(advice))
             .about(NoticeCause::Job(id))
@@ -216,18 +214,15 @@ impl NoticeList {
     /// One card with all that is made differently than the form said.
     pub fn show_changes(&mut self, model: &str, changes: &[FieldNotice]) {
         let messages: Vec<&str> = changes.iter().map(|it| it.message.as_str()).collect();
-        let (summary, advice) = match messages.as_slice() {
+        self.show(match messages.as_slice() {
             [] => return,
-            [one] => ((*one).to_owned(), String::new()),
-            several => (
-                format!(
-                    "{} values were changed to what {model} can make",
-                    several.len()
-                ),
-                several.join("\n"),
-            ),
-        };
-        self.show(UserNotice::info(summary, advice));
+            [one] => UserNotice::info(*one, ""),
+            several => {
+                let count = several.len();
+                let summary = format!("{count} values were changed to what {model} can make");
+                UserNotice::info(summary, several.join("\n"))
+            }
+        });
     }
 
     pub fn end(&mut self, cause: &NoticeCause) {

@@ -70,11 +70,9 @@ fn cards_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
         let response = notice_ui(ui, view, notice);
         let is_held = response.contains_pointer() || has_keyboard(ui, response.rect);
         match notice.secs_left(now, is_held) {
+            Some(0.0) => dismiss(view, notice.id),
+            Some(secs) => ui.ctx().request_repaint_after_secs(secs as f32),
             None => {}
-            Some(secs) if secs > 0.0 => {
-                ui.ctx().request_repaint_after_secs(secs as f32);
-            }
-            Some(_) => dismiss(view, notice.id),
         }
         ui.add_space(theme::SMALL_GAP);
     }
@@ -97,8 +95,7 @@ fn all_ui(ui: &mut Ui, view: &mut UiContext<'_>, count: usize) {
             };
             ui.weak(RichText::new(text).small());
             ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
-                let button = ui.button("Close all");
-                let button = button.on_hover_text("Close all notices");
+                let button = hint_button(ui, "Close all", "Close all notices");
                 view.on_press(&button, |app| app.cx.notices.clear());
             });
         });
@@ -117,8 +114,7 @@ fn notice_ui(ui: &mut Ui, view: &mut UiContext<'_>, notice: &UserNotice) -> Resp
         ui.horizontal(|ui| {
             ui.label(RichText::new(icon).size(theme::ICON).color(colour));
             ui.with_layout(Layout::right_to_left(Align::TOP), |ui| {
-                let button = icon_button(ui, icons::X, "Dismiss", "Close this notice");
-                if button.clicked() {
+                if icon_button(ui, icons::X, "Dismiss", "Close this notice").clicked() {
                     dismiss(view, notice.id);
                 }
                 ui.with_layout(Layout::top_down(Align::LEFT), |ui| {
@@ -133,9 +129,22 @@ fn notice_ui(ui: &mut Ui, view: &mut UiContext<'_>, notice: &UserNotice) -> Resp
             ui.push_id(notice.id, |ui| {
                 ui.horizontal_wrapped(|ui| {
                     actions_ui(ui, view, notice);
-                    copy_ui(ui, view, notice);
+                    if !notice.details.is_empty() {
+                        let UserNotice {
+                            summary,
+                            advice,
+                            details,
+                            ..
+                        } = notice;
+                        let text = format!("{summary}\n{advice}\n{details}");
+                        let button =
+                            sign_button(ui, icons::COPY, "Copy details", "For a bug report");
+                        view.on_click(&button, DesktopCommand::CopyText(text));
+                    }
                 });
-                details_ui(ui, notice);
+                if !notice.details.is_empty() {
+                    details_ui(ui, notice);
+                }
             });
         }
     });
@@ -156,20 +165,7 @@ fn dismiss(view: &mut UiContext<'_>, id: u64) {
     view.set(move |app| app.cx.notices.dismiss(id));
 }
 
-fn copy_ui(ui: &mut Ui, view: &mut UiContext<'_>, notice: &UserNotice) {
-    if notice.details.is_empty() {
-        return;
-    }
-    if sign_button(ui, icons::COPY, "Copy details", "For a bug report").clicked() {
-        let text = format!("{}\n{}\n{}", notice.summary, notice.advice, notice.details);
-        view.push(DesktopCommand::CopyText(text));
-    }
-}
-
 fn details_ui(ui: &mut Ui, notice: &UserNotice) {
-    if notice.details.is_empty() {
-        return;
-    }
     ui.collapsing("Details", |ui| {
         ScrollArea::vertical().max_height(160.0).show(ui, |ui| {
             ui.label(RichText::new(&notice.details).monospace().small());

@@ -62,13 +62,6 @@ pub struct PaletteEntry {
 }
 
 impl CommandPalette {
-    pub fn new(recent: Vec<String>) -> Self {
-        Self {
-            recent,
-            ..Self::default()
-        }
-    }
-
     /// Returns whether a list, menu or dialog covers the pages and has the keyboard, above all Escape.
     pub fn is_covered(&self, ctx: &Context) -> bool {
         self.entries.is_some()
@@ -139,13 +132,9 @@ impl CommandPalette {
                 _ => shortcut.name,
             };
             let (kind, command) = (shortcut.group, (shortcut.command)());
+            let keys = shortcut.keys.first().copied().map(keys_text);
             entries.push(PaletteEntry {
-                keys: shortcut
-                    .keys
-                    .first()
-                    .copied()
-                    .map(keys_text)
-                    .unwrap_or_default(),
+                keys: keys.unwrap_or_default(),
                 ..entry(shortcut.id.to_owned(), name, kind, command)
             });
         }
@@ -156,17 +145,14 @@ impl CommandPalette {
                 entry(id, &preset.name, PRESET, command)
             }));
         }
+        let (id, name) = ("settings-of-file", "Use the settings of a file…");
+        entries.push(entry(id.into(), name, PRESET, RestoreCommand::Pick.into()));
+        let (id, name) = ("add-to-menu", "Add Safelight to the applications menu");
         entries.push(entry(
-            "settings-of-file".to_owned(),
-            "Use the settings of a file…",
-            PRESET,
-            AppCommand::Restore(RestoreCommand::Pick),
-        ));
-        entries.push(entry(
-            "add-to-menu".to_owned(),
-            "Add Safelight to the applications menu",
+            id.into(),
+            name,
             "Desktop",
-            AppCommand::Desktop(DesktopCommand::AddToMenu),
+            DesktopCommand::AddToMenu.into(),
         ));
         entries.extend(cx.models.all().iter().map(|spec| {
             let command = AppCommand::Library(LibraryCommand::Choose(spec.id.clone()));
@@ -178,13 +164,8 @@ impl CommandPalette {
         }));
         let settings = settings.recent.iter().map(|key| format!("setting:{key}"));
         let recent: Vec<String> = self.recent.iter().cloned().chain(settings).collect();
-        let place = |entry: &PaletteEntry| {
-            recent
-                .iter()
-                .position(|id| *id == entry.id)
-                .unwrap_or(usize::MAX)
-        };
-        entries.sort_by_key(place);
+        let place = |entry: &PaletteEntry| recent.iter().position(|id| *id == entry.id);
+        entries.sort_by_key(|entry| place(entry).unwrap_or(usize::MAX));
         entries
     }
 }

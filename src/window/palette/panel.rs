@@ -5,7 +5,7 @@ use egui::Grid;
 use crate::window::layout::prelude::*;
 use crate::window::layout::view::PalettePanel;
 use crate::window::palette::{CommandPalette, PaletteEntry};
-use crate::window::shortcuts::{CommandShortcut, GROUPS, SHORTCUTS, keys_text};
+use crate::window::shortcuts::{CommandShortcut, GROUPS, LIST_STEPS, SHORTCUTS, keys_text};
 use crate::window::widgets::palette as colours;
 
 pub(crate) fn palette_ui(ctx: &Context, view: &mut UiContext<'_>) {
@@ -57,17 +57,8 @@ pub(crate) fn palette_ui(ctx: &Context, view: &mut UiContext<'_>) {
 fn take_keys(ctx: &Context, panel: &mut PalettePanel, palette: &CommandPalette) -> (bool, bool) {
     let pressed = |key| ctx.input_mut(|input| input.consume_key(Modifiers::NONE, key));
     let (is_run, is_closed) = (pressed(Key::Enter), pressed(Key::Escape));
-    let steps = [
-        (Key::ArrowDown, 1),
-        (Key::ArrowUp, -1),
-        (Key::PageDown, 8),
-        (Key::PageUp, -8),
-    ];
-    let by: isize = steps
-        .into_iter()
-        .filter(|(key, _)| pressed(*key))
-        .map(|(_, by)| by)
-        .sum();
+    let steps = LIST_STEPS.into_iter().filter(|(key, _)| pressed(*key));
+    let by: isize = steps.map(|(_, by)| by).sum();
     let count = palette.found(&panel.query).len() as isize;
     if by != 0 && count > 0 {
         // Up and down, around the ends.
@@ -117,18 +108,14 @@ fn entry_ui(ui: &mut Ui, entry: &PaletteEntry, is_chosen: bool) -> bool {
             .selected(is_chosen)
             .frame_when_inactive(is_chosen)
             .min_size(size);
-        let keys = match entry.keys.as_str() {
-            "" => String::new(),
-            keys => format!(" ({keys})"),
-        };
-        let name = format!("{}: {}{keys}", entry.kind, entry.name);
+        let mut name = format!("{}: {}", entry.kind, entry.name);
+        if !entry.keys.is_empty() {
+            name = format!("{name} ({})", entry.keys);
+        }
         let response = ui.add(button).accessible_name(name);
         let inside = response.rect.shrink2(vec2(10.0, 0.0));
-        let mut line = ui.new_child(
-            egui::UiBuilder::new()
-                .max_rect(inside)
-                .layout(Layout::right_to_left(Align::Center)),
-        );
+        let layout = Layout::right_to_left(Align::Center);
+        let mut line = ui.new_child(UiBuilder::new().max_rect(inside).layout(layout));
         if is_chosen {
             line.visuals_mut().override_text_color = Some(weak);
         }
@@ -148,16 +135,14 @@ pub(crate) fn shortcuts_ui(ctx: &Context, view: &mut UiContext<'_>) {
     }
     let screen = ctx.content_rect();
     let response = modal(ctx, "shortcuts", (theme::PALETTE_WIDTH, 16), |ui| {
-        let is_closed = ui
-            .horizontal(|ui| {
-                ui.heading("Keyboard shortcuts");
-                ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
-                    let hover = "Back to the window (Escape)";
-                    icon_button(ui, icons::X, "Close the shortcuts", hover).clicked()
-                })
-                .inner
-            })
-            .inner;
+        let mut is_closed = false;
+        ui.horizontal(|ui| {
+            ui.heading("Keyboard shortcuts");
+            ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
+                let hover = "Back to the window (Escape)";
+                is_closed = icon_button(ui, icons::X, "Close the shortcuts", hover).clicked();
+            });
+        });
         ScrollArea::vertical()
             .max_height(screen.height() * 0.7)
             .min_scrolled_height(screen.height() * 0.7)

@@ -19,7 +19,7 @@ pub struct OwnPresets {
     /// Says what was replaced, which is offered to be undone.
     pub(super) done: Option<String>,
     /// Content of the file, and the new path of a broken one; or the reason why it was not changed.
-    coming: BackgroundTask<Result<(LoadedPresets, Option<String>), PresetsError>>,
+    coming: BackgroundTask<Result<(LoadedPresets, Option<PathBuf>), PresetsError>>,
 }
 
 impl OwnPresets {
@@ -69,11 +69,8 @@ impl OwnPresets {
                 if let Some(choice) = choices.find(|choice| choice.key == key) {
                     let source = inputs.inputs_for(&cx.form, &spec).size();
                     cx.form.apply_preset(&choice.values, &spec, source);
-                    cx.say(format!(
-                        "Preset {} sets {}",
-                        choice.name,
-                        choice.described()
-                    ));
+                    let (name, values) = (&choice.name, choice.described());
+                    cx.say(format!("Preset {name} sets {values}"));
                     self.replace(choice.content, &choice.name, cx);
                 }
             }
@@ -118,7 +115,7 @@ impl OwnPresets {
                     self.take(loaded, cx);
                     if let Some(aside) = aside {
                         let text = "the presets file was damaged, and a new one was started";
-                        let advice = format!("The old one is kept as {aside}");
+                        let advice = format!("The old one is kept as {}", aside.display());
                         cx.notices.show(UserNotice::warning(text, advice));
                     }
                 }
@@ -142,23 +139,21 @@ impl OwnPresets {
         let Some(path) = cx.paths.as_ref().map(|paths| paths.presets_file()) else {
             return;
         };
-        self.coming
-            .add(cx.on_files("the presets were not changed", move || {
-                let aside = presets::edit(&path, &edit)?;
-                let aside = aside.map(|aside| aside.display().to_string());
-                Ok((presets::load(&path), aside))
-            }));
+        let edited = cx.on_files("the presets were not changed", move || {
+            let aside = presets::edit(&path, &edit)?;
+            Ok((presets::load(&path), aside))
+        });
+        self.coming.add(edited);
     }
 
     fn take(&mut self, loaded: LoadedPresets, cx: &mut AppContext) {
         self.list = loaded.presets;
         cx.notices.end(&NoticeCause::PresetsFile);
-        let broken = loaded
-            .error
-            .map(|err| JobError::from_error(JobErrorKind::InvalidRequest, &err));
-        let problems =
-            (!loaded.problems.is_empty()).then(|| JobError::invalid(loaded.problems.join("; ")));
-        for card in broken.into_iter().chain(problems) {
+        let broken = loaded.error.iter();
+        let broken = broken.map(|err| JobError::from_error(JobErrorKind::InvalidRequest, err));
+        let has_problems = !loaded.problems.is_empty();
+        let problems = has_problems.then(|| JobError::invalid(loaded.problems.join("; ")));
+        for card in broken.chain(problems) {
             let card = card.advise(
                 "Correct the file, then open the preset menu. Safelight does not change the file \
                 until then",

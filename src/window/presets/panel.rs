@@ -7,7 +7,6 @@ use crate::window::create::choices::PresetKey;
 use crate::window::layout::prelude::*;
 use crate::window::presets::PresetChoice;
 
-const FROM_FILE: &str = "From a file…";
 /// Width of the two icons at the end of the row.
 const SIGNS_WIDTH: f32 = 47.0;
 
@@ -31,42 +30,38 @@ pub(crate) fn presets_ui(ui: &mut Ui, view: &mut UiContext<'_>, spec: &ModelSpec
     let has_other = chosen.is_some_and(|at| choices[at].key != balanced);
     let can_undo = form.before_preset.is_some() || has_other;
     let mut command = None;
-    row(
-        ui,
-        "Preset",
-        "Values that go together: steps, guidance, size and more at once",
-        |ui, _| {
-            ui.horizontal_wrapped(|ui| {
-                // Close together, so that all fit into a form of default width.
-                ui.spacing_mut().item_spacing.x = theme::SMALL_GAP;
-                for (index, preset) in choices.iter().enumerate() {
-                    let is_chosen = chosen == Some(index);
-                    let hover = format!("{}\nSets {}", preset.note, preset.described());
-                    if choice(ui, is_chosen, &preset.name, hover.trim_start()).clicked() {
-                        // A second click gives back what the first one took.
-                        command = Some(if is_chosen {
-                            PresetsCommand::Undo
-                        } else {
-                            PresetsCommand::Apply(preset.key.clone())
-                        });
-                    }
+    let hover = "Values that go together: steps, guidance, size and more at once";
+    row(ui, "Preset", hover, |ui, _| {
+        ui.horizontal_wrapped(|ui| {
+            // Close together, so that all fit into a form of default width.
+            ui.spacing_mut().item_spacing.x = theme::SMALL_GAP;
+            for (index, preset) in choices.iter().enumerate() {
+                let is_chosen = chosen == Some(index);
+                let hover = format!("{}\nSets {}", preset.note, preset.described());
+                if choice(ui, is_chosen, &preset.name, hover.trim_start()).clicked() {
+                    // A second click gives back what the first one took.
+                    command = Some(if is_chosen {
+                        PresetsCommand::Undo
+                    } else {
+                        PresetsCommand::Apply(preset.key.clone())
+                    });
                 }
-                // Their scopes do not wrap by themselves.
-                if ui.available_size_before_wrap().x < SIGNS_WIDTH {
-                    ui.end_row();
-                }
-                // It stays when a value was changed since, and its place is kept for it.
-                let (name, hover) = ("Reset", "Back to the values before the preset");
-                ui.spacing_mut().button_padding.x = theme::ICON_PADDING;
-                let reset = |ui: &mut Ui| icon_button(ui, icons::RESET, name, hover).clicked();
-                if ui.add_enabled_ui(can_undo, reset).inner {
-                    command = Some(PresetsCommand::Undo);
-                }
-                // The menu stays open while presets before it come and go.
-                ui.push_id("preset-menu", |ui| menu_button(ui, view));
-            });
-        },
-    );
+            }
+            // Their scopes do not wrap by themselves.
+            if ui.available_size_before_wrap().x < SIGNS_WIDTH {
+                ui.end_row();
+            }
+            // It stays when a value was changed since, and its place is kept for it.
+            let (name, hover) = ("Reset", "Back to the values before the preset");
+            ui.spacing_mut().button_padding.x = theme::ICON_PADDING;
+            let reset = |ui: &mut Ui| icon_button(ui, icons::RESET, name, hover).clicked();
+            if ui.add_enabled_ui(can_undo, reset).inner {
+                command = Some(PresetsCommand::Undo);
+            }
+            // The menu stays open while presets before it come and go.
+            ui.push_id("preset-menu", |ui| menu_button(ui, view));
+        });
+    });
     // A distilled model's presets are listed in the row, which has room for them; hover text explains the others.
     let of_model = |preset: &&PresetChoice| matches!(preset.key, PresetKey::Model(_));
     if choices.iter().any(|preset| of_model(&preset)) {
@@ -88,12 +83,9 @@ fn menu_button(ui: &mut Ui, view: &mut UiContext<'_>) {
 
 fn menu_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     ui.set_width(theme::MENU_WIDTH);
-    if pressed(
-        ui.button(with_icon(icons::FOLDER_OPEN, FROM_FILE)),
-        "Use the settings stored in an image, a video or a JSON file, made here or by another \
-            program",
-        FROM_FILE,
-    ) {
+    let hover = "Use the settings stored in an image, a video or a JSON file, made here or by \
+                 another program";
+    if sign_button(ui, icons::FOLDER_OPEN, "From a file…", hover).clicked() {
         view.push(RestoreCommand::Pick);
         ui.close();
     }
@@ -134,9 +126,7 @@ fn save_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
             (&mut panel.has_loras, "LoRAs", "Save the LoRAs, too"),
         ] {
             let hover = "Applying the preset then replaces those of the form";
-            ui.checkbox(is_on, text)
-                .on_hover_text(hover)
-                .accessible_name(name);
+            pressed(ui.checkbox(is_on, text), hover, name);
         }
     });
     if is_wanted {
@@ -168,9 +158,8 @@ fn own_ui(ui: &mut Ui, view: &mut UiContext<'_>, preset: &OwnPreset) {
             }
             return;
         }
-        let label = ui.add(egui::Label::new(name).truncate());
-        label.on_hover_text(name);
-        ui.with_layout(egui::Layout::right_to_left(egui::Align::Center), |ui| {
+        ui.add(Label::new(name).truncate()).on_hover_text(name);
+        ui.with_layout(Layout::right_to_left(Align::Center), |ui| {
             let delete = format!("Delete preset {name}");
             let button = icon_button(ui, icons::TRASH, &delete, "Delete this preset");
             let edit = PresetEdit::Delete(name.to_owned());

@@ -45,7 +45,7 @@ impl PromptDesk {
             }
             PromptCommand::Remember(entry) => self.remember(entry, cx),
             PromptCommand::Use(entry) => {
-                self.history.leave();
+                self.history.at = None;
                 self.put(&entry, cx);
             }
             PromptCommand::Older => self.step(PromptHistory::older, cx),
@@ -92,7 +92,8 @@ impl PromptDesk {
 
     fn remember(&mut self, entry: PromptEntry, cx: &mut AppContext) {
         if !entry.prompt.is_empty() {
-            self.history.leave();
+            // The next text is a draft.
+            self.history.at = None;
             self.change_history(move |entries| prompts::remember(entries, entry), cx);
         }
     }
@@ -122,8 +123,9 @@ impl PromptDesk {
         cx: &mut AppContext,
     ) {
         let Some(paths) = &cx.paths else {
-            self.history.change(change);
-            return;
+            let mut entries = self.history.entries.clone();
+            change(&mut entries);
+            return self.history.take(entries);
         };
         let path = paths.data.join("prompts.jsonl");
         let keeping = cx.on_files("the list of earlier prompts was not changed", move || {
@@ -207,17 +209,6 @@ impl PromptHistory {
         self.at = shown.and_then(|shown| entries.iter().position(|entry| *entry == shown));
         self.entries = entries;
         self.is_known = true;
-    }
-
-    fn change(&mut self, change: impl FnOnce(&mut Vec<PromptEntry>)) {
-        let mut entries = self.entries.clone();
-        change(&mut entries);
-        self.take(entries);
-    }
-
-    /// Makes the next text a draft.
-    fn leave(&mut self) {
-        self.at = None;
     }
 
     /// The prompt before the one in the field; `None` when there is none.

@@ -63,20 +63,12 @@ impl PromptCursor {
             return;
         };
         let begun = begun.to_lowercase();
-        let (mut first, mut second) = (Vec::new(), Vec::new());
-        for name in names {
-            let lower = name.to_lowercase();
-            if lower.starts_with(&begun) {
-                first.push(name);
-            } else if lower.contains(&begun) {
-                second.push(name);
-            }
-            if first.len() >= MAX_OFFERED {
-                break;
-            }
-        }
-        let names = first.into_iter().chain(second).take(MAX_OFFERED);
-        let names: Vec<String> = names.map(str::to_owned).collect();
+        let found = names.filter_map(|name| Some((name.to_lowercase().find(&begun)?, name)));
+        let mut found: Vec<(usize, &str)> = found.collect();
+        // Those that begin so come first.
+        found.sort_by_key(|(at, _)| *at > 0);
+        found.truncate(MAX_OFFERED);
+        let names: Vec<String> = found.iter().map(|(_, name)| (*name).to_owned()).collect();
         let before = self.offer.take().filter(|offer| offer.start == start);
         let chosen = before.map_or(0, |offer| offer.chosen);
         self.offer = (!names.is_empty()).then(|| WildcardOffer {

@@ -51,12 +51,9 @@ impl PromptCounting {
         };
         self.counter = Some(counted.counter);
         // Of another model it would be a number of another kind.
-        let readers = |prompts: &PromptsToCount| prompts.prompt.readers.clone();
-        if self
-            .wanted
-            .as_ref()
-            .is_none_or(|(wanted, _)| readers(wanted) == readers(&counted.prompts))
-        {
+        let readers = &counted.prompts.prompt.readers;
+        let wanted = self.wanted.as_ref();
+        if wanted.is_none_or(|(wanted, _)| wanted.prompt.readers == *readers) {
             self.prompt = Some(counted.prompt);
             self.negative = counted.negative;
         }
@@ -115,17 +112,14 @@ impl PromptCounting {
         self.prompts = Some(prompts.clone());
         let mut counter = self.counter.take().unwrap_or_default();
         self.running = cx.background.run("tokens", move || {
-            let said = |err: PromptError| err.to_string();
             let mut count = |prompts: &TokenCountRequest| {
                 let counted = guarded(|| counter.count(prompts));
-                counted.map_or_else(
-                    || {
-                        // Whatever is half open in it is not used again.
-                        counter = TokenCounter::default();
-                        Err(NOT_SURVIVED.to_owned())
-                    },
-                    |counted| counted.map_err(said),
-                )
+                let Some(counted) = counted else {
+                    // Whatever is half open in it is not used again.
+                    counter = TokenCounter::default();
+                    return Err(NOT_SURVIVED.to_owned());
+                };
+                counted.map_err(|err: PromptError| err.to_string())
             };
             let prompt = count(&prompts.prompt);
             let negative = prompts.negative.as_ref().map(count);

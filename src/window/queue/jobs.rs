@@ -9,9 +9,9 @@ use safelight_core::job::{
 use safelight_core::job_update::JobOutput;
 use safelight_core::media::{MediaError, open_rgba};
 
+use crate::window::background::BackgroundTask;
 use crate::window::create::choices::StripResult;
 use crate::window::inputs::opening::continue_file;
-use crate::window::pending::BackgroundTask;
 use crate::window::thumbnails::ThumbSource;
 
 #[derive(Clone, Debug)]
@@ -72,17 +72,13 @@ impl WaitingJob {
             missing: Vec::new(),
         }
     }
-
-    /// The image or video that it starts from.
-    pub fn image(&self) -> Option<&PathBuf> {
-        self.request.image()
-    }
 }
 
 impl StoppedJob {
     pub fn has_failed(&self) -> bool {
         matches!(self.why, StopReason::Failed(_))
     }
+
     pub fn is_interrupted(&self) -> bool {
         matches!(self.why, StopReason::Unfinished)
     }
@@ -191,9 +187,6 @@ impl ResultItem {
 
 pub type SuspendMachine = Arc<dyn Fn() -> Result<(), JobError> + Send + Sync>;
 
-/// Grids of this session that are remembered when all is done: an undo may bring a job of one back.
-const MAX_DONE: usize = 100;
-
 #[derive(Default)]
 pub(super) struct GridSheets {
     pub(super) records: Vec<GridRecord>,
@@ -224,10 +217,5 @@ impl GridSheets {
     pub fn get_mut(&mut self, id: GridId) -> Option<&mut GridRecord> {
         let mut records = self.records.iter_mut();
         records.find(|record| record.grid.id == id)
-    }
-
-    pub fn forget_oldest(&mut self) {
-        let too_many = self.records.len().saturating_sub(MAX_DONE);
-        self.records.drain(..too_many);
     }
 }

@@ -164,11 +164,9 @@ impl JobQueue {
 
     fn to_file(&self) -> QueueFile {
         let running = self.running.iter();
-        let running = running.map(|job| queued(&job.to_idle(), QueuedState::Running));
-        let waiting = self
-            .waiting
-            .iter()
-            .map(|job| queued(job, QueuedState::Waiting));
+        let running = running.map(|job| queued(&job.to_idle(None), QueuedState::Running));
+        let waiting = self.waiting.iter();
+        let waiting = waiting.map(|job| queued(job, QueuedState::Waiting));
         let stopped = self.stopped.iter().map(|stopped| match &stopped.why {
             StopReason::Failed(err) => QueuedJob {
                 error: Some(err.clone()),

@@ -21,6 +21,8 @@ const MAX_GONE: usize = 20;
 const MAX_RESULT_BYTES: usize = 512 << 20;
 /// More than anybody looks for in the strip; the gallery has them all.
 const MAX_RESULTS: usize = 200;
+/// Grids of this session that are remembered when all is done: an undo may bring a job of one back.
+const MAX_DONE_GRIDS: usize = 100;
 /// Results that come back after a restart.
 const MAX_SAVED_RESULTS: usize = 20;
 
@@ -34,15 +36,19 @@ impl JobQueue {
         self.revision
     }
 
-    pub fn idle_job(&self, id: JobId) -> Option<&WaitingJob> {
+    /// Jobs that wait, and those that have stopped.
+    pub(super) fn idle_jobs(&self) -> impl Iterator<Item = &WaitingJob> {
         let stopped = self.stopped.iter().map(|stopped| &stopped.job);
-        self.waiting.iter().chain(stopped).find(|job| job.id == id)
+        self.waiting.iter().chain(stopped)
+    }
+
+    pub fn idle_job(&self, id: JobId) -> Option<&WaitingJob> {
+        self.idle_jobs().find(|job| job.id == id)
     }
 
     pub fn unfinished(&self) -> impl Iterator<Item = &JobRequest> {
         let running = self.running.iter().map(|job| &job.request);
-        let stopped = self.stopped.iter().map(|stopped| &stopped.job);
-        running.chain(self.waiting.iter().chain(stopped).map(|job| &job.request))
+        running.chain(self.idle_jobs().map(|job| &job.request))
     }
 
     /// Jobs of an earlier run that were not resumed: interrupted ones first.
@@ -191,8 +197,15 @@ impl JobQueue {
             cx.wake_in(secs_left - (secs_left.ceil() - 1.0));
         } else if self.keeping.is_kept(self.revision()) {
             self.countdown = None;
-            let action = std::mem::take(&mut self.after);
-            self.do_after(action, cx);
+            match std::mem::take(&mut self.after) {
+                QueueEndAction::Nothing => {}
+                QueueEndAction::Quit => cx.ctx.send_viewport_cmd(ViewportCommand::Close),
+                QueueEndAction::Suspend => {
+                    let other = self.suspend.clone();
+                    let suspend = move || other.map_or_else(suspend, |suspend| suspend());
+                    cx.background.attempt("suspend", suspend);
+                }
+            }
         }
     }
 
@@ -204,18 +217,6 @@ impl JobQueue {
             && self.editing.is_none()
             && self.opening.is_empty()
             && self.next(None).is_none()
-    }
-
-    fn do_after(&self, action: QueueEndAction, cx: &AppContext) {
-        match action {
-            QueueEndAction::Nothing => {}
-            QueueEndAction::Quit => cx.ctx.send_viewport_cmd(ViewportCommand::Close),
-            QueueEndAction::Suspend => {
-                let other = self.suspend.clone();
-                let suspend = move || other.map_or_else(suspend, |suspend| suspend());
-                cx.background.attempt("suspend", suspend);
-            }
-        }
     }
 
     /// Of the results that were thrown away, the files of these are not there now. Gives the place of the first one that
@@ -340,13 +341,8 @@ impl JobQueue {
     /// Takes all jobs of a grid out; the running ones are cancelled.
     pub(super) fn cancel_grid(&mut self, id: GridId, inputs: &mut InputSlots, cx: &mut AppContext) {
         let is_of_it = |request: &JobRequest| request.cell().is_some_and(|it| it.0 == id);
-        let waiting = self.waiting.iter().map(|job| (job.id, &job.request));
-        let stopped = self.stopped.iter().map(|it| (it.job.id, &it.job.request));
-        let ids: Vec<_> = waiting
-            .chain(stopped)
-            .filter(|(_, request)| is_of_it(request))
-            .map(|(id, _)| id)
-            .collect();
+        let idle = self.idle_jobs().filter(|job| is_of_it(&job.request));
+        let ids: Vec<JobId> = idle.map(|job| job.id).collect();
         for job in self.running.iter().filter(|job| is_of_it(&job.request)) {
             job.cancel.cancel();
         }
@@ -367,7 +363,8 @@ impl JobQueue {
             record.lacks_sheet() && !self.open_cells().any(|(of, _)| of == id)
         };
         let Some(record) = self.grids.records.iter().find(is_due).cloned() else {
-            self.grids.forget_oldest();
+            let too_many = self.grids.records.len().saturating_sub(MAX_DONE_GRIDS);
+            self.grids.records.drain(..too_many);
             return;
         };
         let id = record.grid.id;

@@ -177,9 +177,7 @@ impl JobQueue {
                 cx.notices.end(&NoticeCause::Job(id));
             }
             QueueCommand::Clear => {
-                let waiting = self.waiting.iter().map(|job| job.id);
-                let stopped = self.stopped.iter().map(|stopped| stopped.job.id);
-                let ids: Vec<JobId> = waiting.chain(stopped).collect();
+                let ids: Vec<JobId> = self.idle_jobs().map(|job| job.id).collect();
                 self.remove_all(&ids, inputs, cx);
             }
             QueueCommand::PauseAll => {
@@ -221,8 +219,7 @@ impl JobQueue {
     /// Work between two frames, once all commands are known.
     pub(super) fn tend(&mut self, is_fetching: bool, cx: &mut AppContext) {
         self.tend_grids(cx);
-        let (keeping, revision) = (&mut self.keeping, self.revision);
-        if keeping.is_due_now(revision, cx) {
+        if self.keeping.is_due_now(self.revision, cx) {
             self.write(cx);
         }
         self.watch_end(is_fetching, cx);

@@ -6,7 +6,7 @@ use safelight_core::job::{DeviceChoice, Recipe, SectionOrder, Stage};
 use safelight_core::job_update::{JobUpdate, MemoryWait, PreviewFrame};
 
 use crate::window::memory::MemoryHistory;
-use crate::window::memory::course::usual_share;
+use crate::window::memory::usual_share;
 use crate::window::prelude::*;
 use crate::window::queue::jobs::WaitingJob;
 use crate::window::thumbnails::ThumbSource;
@@ -28,7 +28,6 @@ pub struct RunningJob {
     /// It is paused alone and set aside: others start.
     pub is_set_aside: bool,
     pub recipe: Option<Recipe>,
-    pub device_line: Option<String>,
     pub stage: Option<Stage>,
     /// Run number of the stage, from 0.
     pub section: u32,
@@ -61,7 +60,6 @@ impl RunningJob {
             cancel,
             is_set_aside: false,
             recipe: None,
-            device_line: None,
             stage: None,
             section: 0,
             has_resumed: false,
@@ -77,10 +75,11 @@ impl RunningJob {
         }
     }
 
-    /// The job as it is queued when it does not run.
-    pub(crate) fn to_idle(&self) -> WaitingJob {
+    /// The job as it is queued when it does not run, with the folder in which it resumes.
+    pub(crate) fn to_idle(&self, resume: Option<PathBuf>) -> WaitingJob {
         WaitingJob {
             id: self.id,
+            resume,
             ..WaitingJob::new(self.queued.clone(), self.device)
         }
     }
@@ -118,7 +117,6 @@ impl RunningJob {
         match update {
             JobUpdate::Settled { request, .. } => self.request = *request,
             JobUpdate::Started(recipe) => self.recipe = Some(recipe),
-            JobUpdate::Device(line) => self.device_line = Some(line),
             JobUpdate::Plan(plan) => {
                 self.waiting = None;
                 self.memory.plan = Some(plan);
@@ -166,7 +164,10 @@ impl RunningJob {
                 self.secs_left = None;
                 self.waiting = Some(crowded);
             }
-            JobUpdate::Reclaimed(reclaim) => self.memory.reclaimed(reclaim),
+            JobUpdate::Reclaimed(reclaim) => {
+                let at_secs = self.memory.end_secs();
+                self.memory.marks.push((at_secs, reclaim));
+            }
             JobUpdate::Section(made) => {
                 let sections = self.request.generate().and_then(|it| it.sections);
                 let is_at_front =
@@ -176,7 +177,10 @@ impl RunningJob {
                     None => self.growing = Some(FramePlayer::of_video(made.video)),
                 }
             }
-            JobUpdate::Lora(_) | JobUpdate::Warning(_) | JobUpdate::Ended(_) => {}
+            JobUpdate::Device(_)
+            | JobUpdate::Lora(_)
+            | JobUpdate::Warning(_)
+            | JobUpdate::Ended(_) => {}
         }
     }
 
@@ -227,26 +231,22 @@ impl RunningJob {
         let running = self
             .stage
             .and_then(|stage| recipe.position(stage, self.section));
-        let mut done = match (running, self.stage) {
-            (Some(position), Some(stage)) => {
-                let before = recipe.stages.iter().take(position).copied();
-                before.map(weight).sum::<f32>() + weight(stage) * self.stage_progress()
-            }
-            _ => 0.0,
-        };
-        let is_with_expert = matches!(self.stage, Some(Stage::DenoiseHigh | Stage::DenoiseLow));
-        if let (true, Some((step, num_steps))) = (is_with_expert, self.step) {
+        let weights = |stages: &[Stage]| stages.iter().copied().map(weight).sum::<f32>();
+        let is_high = |stage: &Stage| *stage == Stage::DenoiseHigh;
+        let done = match (self.stage, self.step) {
             // One count over both experts, of whom each makes an unknown part.
-            let stages = recipe.stages.iter().copied();
-            let before: f32 = stages
-                .take_while(|stage| *stage != Stage::DenoiseHigh)
-                .map(weight)
-                .sum();
-            let both = weight(Stage::DenoiseHigh) + weight(Stage::DenoiseLow);
-            done = before + both * step as f32 / num_steps.max(1) as f32;
-        }
-        let total: f32 = recipe.stages.iter().copied().map(weight).sum();
-        (done / total.max(f32::EPSILON)).clamp(0.0, 1.0)
+            (Some(Stage::DenoiseHigh | Stage::DenoiseLow), Some((step, num_steps))) => {
+                let high = recipe.stages.iter().position(is_high);
+                let before = weights(&recipe.stages[..high.unwrap_or(recipe.stages.len())]);
+                let both = weights(&[Stage::DenoiseHigh, Stage::DenoiseLow]);
+                before + both * step as f32 / num_steps.max(1) as f32
+            }
+            (Some(stage), _) => running.map_or(0.0, |position| {
+                weights(&recipe.stages[..position]) + weight(stage) * self.stage_progress()
+            }),
+            (None, _) => 0.0,
+        };
+        (done / weights(&recipe.stages).max(f32::EPSILON)).clamp(0.0, 1.0)
     }
 
     pub fn num_frames_of_stage(&self) -> usize {

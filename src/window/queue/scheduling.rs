@@ -112,9 +112,13 @@ impl JobQueue {
         let Some(job) = self.waiting.remove(at) else {
             return;
         };
-        let err = JobError::invalid(format!("{host} is not among your computers"))
-            .advise("Add it in the settings, then run the job again");
-        let notice = UserNotice::of_failed(job.id, err.clone(), &job_text(&job.request.title()));
+        let err = JobError::invalid(format!("{host} is not among your computers"));
+        let advice = "Add it in the settings, then run the job again";
+        self.fail(job, err.advise(advice), cx);
+    }
+
+    fn fail(&mut self, job: WaitingJob, err: JobError, cx: &mut AppContext) {
+        let notice = UserNotice::of_failed(job.id, err.clone(), &job_text(&job.request));
         cx.notices.show(notice);
         self.stop(StoppedJob::new(job, StopReason::Failed(err)));
     }
@@ -148,27 +152,19 @@ impl JobQueue {
         let Some(running) = self.running.iter_mut().find(|job| job.id == id) else {
             return;
         };
-        if let JobUpdate::Warning(text) = update {
-            warn(running, text, cx);
-            return;
-        }
-        if let JobUpdate::Settled { request, notices } = &update {
-            cx.notices.show_changes(&request.model(), notices);
-        }
-        if let JobUpdate::Device(line) = &update {
-            self.device_line.clone_from(line);
-        }
-        let planned = match &update {
+        match &update {
+            JobUpdate::Warning(text) => warn(running, text.clone(), cx),
+            JobUpdate::Settled { request, notices } => {
+                cx.notices.show_changes(&request.model(), notices);
+            }
+            JobUpdate::Device(line) => self.device_line.clone_from(line),
             JobUpdate::Plan(plan) => {
                 let request = running.request.generate();
-                request.map(|request| planning.course_of(request, plan))
+                running.memory.course = request.map(|request| planning.course_of(request, plan));
             }
-            _ => None,
-        };
-        running.apply(update);
-        if let Some(course) = planned {
-            running.memory.course = Some(course);
+            _ => {}
         }
+        running.apply(update);
     }
 
     /// A job has ended, and is among the finished, stopped or cancelled ones now.
@@ -182,21 +178,18 @@ impl JobQueue {
                 self.keep_result(&job, output, cx);
             }
             JobOutcome::Cancelled => {
-                offer_cancelled(job.to_idle(), cx);
+                offer_cancelled(&job, cx);
                 cx.say("Cancelled; Ctrl+Z puts it back");
             }
             JobOutcome::Kept(output) => {
                 self.keep_result(&job, output, cx);
-                offer_cancelled(job.to_idle(), cx);
+                offer_cancelled(&job, cx);
                 cx.say("Cancelled; what was made is kept");
             }
             JobOutcome::Paused => self.put_off(&job, cx),
             JobOutcome::Failed(err) => {
                 cx.say("The last job failed");
-                self.fail(&job, err.clone());
-                let job_of_it = job_text(&job.request.title());
-                cx.notices
-                    .show(UserNotice::of_failed(job.id, err, &job_of_it));
+                self.fail(job.to_idle(err.kept.clone()), err, cx);
                 self.find_left(cx);
             }
         }
@@ -236,11 +229,7 @@ impl JobQueue {
 
     /// A job whose device has failed continues on another one.
     pub(crate) fn move_on(&mut self, job: RunningJob, err: JobError, cx: &mut AppContext) {
-        let idle = WaitingJob {
-            resume: err.kept.clone(),
-            ..job.to_idle()
-        };
-        self.put_first(idle);
+        self.put_first(job.to_idle(err.kept.clone()));
         let summary = format!("{}: {}", job.device_name, err.summary);
         let err = JobError::new(err.kind, summary).detail(err.details).advise(
             "The job continues on another device, and this one gets new jobs last. Check it in the Doctor",
@@ -257,21 +246,10 @@ impl JobQueue {
         self.touch();
     }
 
-    fn fail(&mut self, job: &RunningJob, err: JobError) {
-        let idle = WaitingJob {
-            resume: err.kept.clone(),
-            ..job.to_idle()
-        };
-        self.stop(StoppedJob::new(idle, StopReason::Failed(err)));
-    }
-
     /// A paused job becomes the first again, or is set aside if only it was paused.
     fn put_off(&mut self, job: &RunningJob, cx: &mut AppContext) {
-        let folder = cx.paths.as_ref().map(|paths| paths.jobs());
-        let idle = WaitingJob {
-            resume: folder.map(|jobs| jobs.join(job.id.to_string())),
-            ..job.to_idle()
-        };
+        let folder = cx.paths.as_ref().map(AppPaths::jobs);
+        let idle = job.to_idle(folder.map(|jobs| jobs.join(job.id.to_string())));
         if job.is_set_aside {
             self.stop(StoppedJob::new(idle, StopReason::Paused));
             // Its folder contains its progress.
@@ -283,14 +261,17 @@ impl JobQueue {
     }
 }
 
-fn job_text(prompt: &str) -> String {
-    format!("The job: {}", one_line(prompt, MAX_PROMPT))
+fn job_text(request: &JobRequest) -> String {
+    format!("The job: {}", one_line(&request.title(), MAX_PROMPT))
 }
 
 /// A cancelled job can be put back, to be made from its beginning.
-fn offer_cancelled(mut job: WaitingJob, cx: &mut AppContext) {
-    // The old number has had its end.
-    job.id = JobId::next();
+fn offer_cancelled(job: &RunningJob, cx: &mut AppContext) {
+    let job = WaitingJob {
+        // The old number has had its end.
+        id: JobId::next(),
+        ..job.to_idle(None)
+    };
     let done = format!("Cancelled: {}", job.request.title());
     let (jobs, was_paused) = (vec![RemovedJob::Cancelled(job)], false);
     cx.offer_undo("cancel a job", done, UndoAction::Jobs { jobs, was_paused });
@@ -299,6 +280,6 @@ fn offer_cancelled(mut job: WaitingJob, cx: &mut AppContext) {
 /// A job's warning stays for whoever comes back to a queue that ran alone.
 fn warn(job: &RunningJob, text: String, cx: &mut AppContext) {
     let warning = JobError::new(JobErrorKind::Internal, text);
-    let warning = warning.advise(job_text(&job.request.title()));
+    let warning = warning.advise(job_text(&job.request));
     cx.tell_about(NoticeCause::Job(job.id), NoticeSeverity::Warning, warning);
 }

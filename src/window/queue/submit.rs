@@ -1,7 +1,7 @@
 //! Submitting jobs: from the form, and one for each of several files; and a job's settings in the form again, to change it
 //! in place or to make it once more.
 
-use safelight_core::job::{ExpandedJobs, SeedMode, SizeChoice};
+use safelight_core::job::{SeedMode, SizeChoice};
 use safelight_core::prompts::PromptEntry;
 
 use crate::window::create::choices::{DropChoice, MultiFilePrompt};
@@ -35,61 +35,42 @@ impl JobQueue {
         let mut errors = loras.errors(&cx.form);
         errors.extend(inputs.control_errors(&spec, None));
         if !errors.is_empty() {
-            say_refused(&errors, cx);
-            return;
+            return say_refused(&errors, cx);
         }
         if std::mem::take(&mut cx.is_seed_used) {
             cx.form.advance_seed(cx.num_seeds_used);
         }
         let inputs_of_form = inputs.inputs_for(&cx.form, &spec);
         let form = whole_form(&loras.acting(&cx.form), &spec, inputs_of_form, &cx.settings);
-        let ExpandedJobs {
-            jobs,
-            num_seeds,
-            grids,
-        } = match window_jobs(&form, &spec, &cx.models) {
+        let made = match window_jobs(&form, &spec, &cx.models) {
             Ok(made) => made,
-            Err(errors) => {
-                say_refused(&errors, cx);
-                return;
-            }
+            Err(errors) => return say_refused(&errors, cx),
         };
-        let mut notices = Vec::new();
-        let mut requests = Vec::new();
-        for job in jobs {
-            requests.push(job.request);
-            for notice in job.notices {
-                // Equal notices of several jobs are shown once.
-                if !notices.contains(&notice) {
-                    notices.push(notice);
-                }
-            }
-        }
         cx.notices.end(&NoticeCause::Form);
         cx.push(PromptCommand::Remember(PromptEntry::from_form(
             &cx.form, &spec,
         )));
-        self.grids.begin(grids, &requests);
+        self.grids.begin(made.grids, &made.requests);
         if self.editing.is_some() {
             let device = cx.device_of_new_jobs();
-            let jobs = requests.into_iter();
+            let jobs = made.requests.into_iter();
             let jobs = jobs.map(|request| WaitingJob::new(request, device));
             self.replace_edited(jobs, inputs, cx);
-            cx.notices.show_changes(&spec.name, &notices);
+            cx.notices.show_changes(&spec.name, &made.notices);
             return;
         }
-        if let Some(first) = requests.first() {
+        if let Some(first) = made.requests.first() {
             cx.form.settle(first);
         }
-        self.add(requests, cx);
+        self.add(made.requests, cx);
         cx.is_seed_used = true;
-        cx.num_seeds_used = num_seeds;
+        cx.num_seeds_used = made.num_seeds;
         cx.page = MainPage::Watch;
         cx.is_view_shown = true;
         cx.last_word.clear();
         // Notices about an earlier one are obsolete.
         cx.notices.clear_hints();
-        cx.notices.show_changes(&spec.name, &notices);
+        cx.notices.show_changes(&spec.name, &made.notices);
     }
 
     /// Puts new jobs after those that wait, and before those of an earlier run that were not resumed; returns their ids.
@@ -201,7 +182,6 @@ impl JobQueue {
         }
         let max_references = opening.spec.limits.max_references as usize;
         let made = opened.and_then(|input| {
-            let changes_video = form.changes_video(&opening.spec);
             let mut inputs = form.inputs.clone();
             (inputs.image, inputs.extend, inputs.source_video) = (None, None, None);
             match input.source {
@@ -216,32 +196,28 @@ impl JobQueue {
                 }
                 InputMedia::Video(video) => {
                     inputs.references.clear();
-                    let place = if changes_video {
-                        &mut inputs.source_video
+                    if form.changes_video(&opening.spec) {
+                        inputs.source_video = Some(video);
                     } else {
-                        &mut inputs.extend
-                    };
-                    *place = Some(video);
+                        inputs.extend = Some(video);
+                    }
                 }
             }
             let whole = whole_form(&form, &opening.spec, inputs, &cx.settings);
             let made = window_jobs(&whole, &opening.spec, &cx.models).map_err(|errors| {
-                let first = errors.into_iter().next();
-                let why = first.map_or_else(String::new, |err| err.message);
-                let what = format!("{why}: {}", path.display());
-                JobError::invalid(what)
+                let why = errors.first().map_or("", |err| &err.message);
+                JobError::invalid(format!("{why}: {}", path.display()))
             })?;
             Ok((made, input.thumb))
         });
         match made {
             Ok((made, thumb)) => {
-                opening.num_jobs += made.jobs.len();
+                opening.num_jobs += made.requests.len();
                 opening.num_seeds += made.num_seeds;
-                cx.thumbs
-                    .put(&cx.ctx, &ThumbSource::Input(path.to_owned()), &thumb);
-                let requests: Vec<_> = made.jobs.into_iter().map(|job| job.request).collect();
-                self.grids.begin(made.grids, &requests);
-                self.add(requests, cx);
+                let source = ThumbSource::Input(path.to_owned());
+                cx.thumbs.put(&cx.ctx, &source, &thumb);
+                self.grids.begin(made.grids, &made.requests);
+                self.add(made.requests, cx);
             }
             Err(err) => opening.problems.push(err),
         }
@@ -250,18 +226,18 @@ impl JobQueue {
 
 /// A card for what no field says: of several prompts one is wrong.
 fn say_refused(errors: &[FieldError], cx: &mut AppContext) {
-    let unsaid: Vec<&str> = errors
-        .iter()
-        .filter(|err| !cx.field_errors.contains(err))
-        .map(|err| err.message.as_str())
-        .collect();
+    let unsaid = errors.iter().filter(|err| !cx.field_errors.contains(err));
+    let unsaid: Vec<&str> = unsaid.map(|err| err.message.as_str()).collect();
     if !unsaid.is_empty() {
-        let advice = if errors.iter().all(|err| err.field == "prompt") {
-            "Nothing was added to the queue. Correct the prompt, then press Generate again"
+        let is_prompt = errors.iter().all(|err| err.field == "prompt");
+        let what = if is_prompt {
+            "the prompt"
         } else {
-            "Nothing was added to the queue. Correct this in the form, then press Generate again"
+            "this in the form"
         };
-        let err = JobError::invalid(unsaid.join("; ")).advise(advice);
+        let err = JobError::invalid(unsaid.join("; ")).advise(format!(
+            "Nothing was added to the queue. Correct {what}, then press Generate again"
+        ));
         cx.tell_about(NoticeCause::Form, NoticeSeverity::Error, err);
     }
 }
@@ -401,11 +377,7 @@ impl JobQueue {
             is_held: job.is_held,
             ..WaitingJob::new(request, job.device)
         };
-        self.insert_behind(id, copy);
-    }
-
-    /// Puts a job after another, or last if that one does not wait.
-    fn insert_behind(&mut self, id: JobId, copy: WaitingJob) {
+        // Last if that one does not wait.
         let at = self.waiting.iter().position(|job| job.id == id);
         let at = at.map_or(self.waiting.len(), |at| at + 1);
         self.waiting.insert(at, copy);

@@ -26,6 +26,7 @@ const MAX_LOOKED_AT: usize = 2;
 const MAX_SAID: usize = 4;
 
 /// Settings in a file, and the files on this computer for the LoRAs and ControlNets that it names.
+#[derive(Default)]
 struct FoundSettings {
     /// One for each result that a workflow saves; of other files one. Never empty.
     outputs: Vec<FileSettings>,
@@ -60,9 +61,7 @@ impl FoundSettings {
         };
         let mut this = Self {
             outputs,
-            lora_files: Vec::new(),
-            networks: Vec::new(),
-            moved: Vec::new(),
+            ..Self::default()
         };
         let (mut has_loras, mut has_controls) = (false, false);
         for found in &mut this.outputs {
@@ -206,7 +205,7 @@ fn fill(
         FileSettings::Other(restored) => use_restored(&restored, &found, path, inputs, cx),
     });
     cx.is_seed_used = false;
-    let name = name_of(path);
+    let name = file_name(path);
     cx.say(format!("Settings of {name} used"));
     // The settings of an earlier file are not in the form any more.
     cx.notices.end(&NoticeCause::Restored);
@@ -364,7 +363,7 @@ fn fill_form(
 
 /// Offer of the settings in a file that `tool` made, which may be in the form and may be a video.
 fn settings_offer(path: PathBuf, tool: &str, placed_video: (bool, bool)) -> UserNotice {
-    let name = name_of(&path);
+    let name = file_name(&path);
     let advice = match placed_video {
         (true, true) => "It is extended. It also contains its prompt and settings",
         (true, false) => "It is in the form as an image. It also contains its prompt and settings",
@@ -376,16 +375,8 @@ fn settings_offer(path: PathBuf, tool: &str, placed_video: (bool, bool)) -> User
     let mut notice = UserNotice::info(summary, advice).offer("Use settings", hover, command);
     if !placed_video.0 {
         let hover = "Add new frames after the last one";
-        notice = notice.offer(
-            "Extend video",
-            hover,
-            InputsCommand::ContinueFrom(path.clone()),
-        );
+        let command = InputsCommand::ContinueFrom(path.clone());
+        notice = notice.offer("Extend video", hover, command);
     }
     notice.about(NoticeCause::SettingsOf(path))
-}
-
-fn name_of(path: &Path) -> String {
-    let name = path.file_name().unwrap_or_default();
-    name.to_string_lossy().into_owned()
 }

@@ -14,7 +14,7 @@ pub(crate) fn outputs_ui(ctx: &Context, view: &mut UiContext<'_>) {
         return;
     };
     let response = modal(ctx, "workflow-outputs", WIDTH, |ui| {
-        let (name, count) = (offered.file_name(), offered.outputs.len());
+        let (name, count) = (file_name(&offered.path), offered.outputs.len());
         ui.heading(format!("{name} makes {count} results"));
         ui.add_space(theme::SMALL_GAP);
         let height = ctx.content_rect().height() * LIST_SHARE;

@@ -7,11 +7,11 @@ use safelight_core::restore::{self, ComfyWorkflow, FileSettings, ForeignSettings
 
 use crate::window::create::form::{whole_form, window_jobs};
 use crate::window::prelude::*;
-use crate::window::restore::{FoundSettings, SettingsRestore, fill_form, name_of};
+use crate::window::restore::{FoundSettings, SettingsRestore, fill_form};
 
 /// Results of a workflow, as they are offered.
 pub struct WorkflowOutputs {
-    path: PathBuf,
+    pub path: PathBuf,
     found: FoundSettings,
     pub outputs: Vec<WorkflowOutput>,
 }
@@ -46,10 +46,6 @@ impl WorkflowOutputs {
             path,
             found,
         }
-    }
-
-    pub fn file_name(&self) -> String {
-        name_of(&self.path)
     }
 
     /// Number of results that can be queued.
@@ -139,7 +135,7 @@ fn jobs_for(
         let messages = errors.into_iter().map(|err| err.message);
         messages.collect::<Vec<_>>().join("; ")
     })?;
-    Ok(made.jobs.into_iter().map(|job| job.request).collect())
+    Ok(made.requests)
 }
 
 impl SettingsRestore {
@@ -184,7 +180,7 @@ impl SettingsRestore {
         ));
         if !left_out.is_empty() {
             let count = left_out.len();
-            let name = name_of(&offered.path);
+            let name = file_name(&offered.path);
             let text = format!("{count} of {all} results of {name} were not queued");
             let notice = UserNotice::warning(text, left_out.join("\n"));
             cx.notices.show(notice.about(NoticeCause::Restored));
@@ -206,7 +202,7 @@ impl WorkflowExport {
             let request = match found {
                 Ok(Some(FileSettings::Own(carried))) => Ok(carried.request),
                 Ok(Some(FileSettings::Other(_))) => {
-                    let text = format!("{} was not made with Safelight", name_of(&path));
+                    let text = format!("{} was not made with Safelight", file_name(&path));
                     let advice =
                         "Use its settings, generate, and copy the workflow of the new result";
                     Err(JobError::invalid(text).advise(advice))
@@ -231,7 +227,7 @@ impl WorkflowExport {
             }
         }
         match self.saving.take() {
-            Some(Some((path, Ok(())))) => cx.say(format!("Workflow saved as {}", name_of(&path))),
+            Some(Some((path, Ok(())))) => cx.say(format!("Workflow saved as {}", file_name(&path))),
             Some(Some((path, Err(err)))) => {
                 let text = format!("the workflow could not be saved: {}", path.display());
                 cx.notify(NoticeSeverity::Error, JobError::disk(text, &err));
@@ -241,7 +237,7 @@ impl WorkflowExport {
     }
 
     pub fn save(&mut self, result: &Path, text: String, cx: &AppContext) {
-        let name = name_of(&result.with_extension("json"));
+        let name = file_name(&result.with_extension("json"));
         let instead = "Paste the workflow into a text editor and save it as a .json file";
         self.saving = cx.background.ask_or(instead, move || {
             let dialog = rfd::FileDialog::new()
@@ -258,7 +254,7 @@ impl WorkflowExport {
 fn copy(path: PathBuf, workflow: &ComfyWorkflow, cx: &mut AppContext) {
     let text = workflow.to_text();
     cx.push(DesktopCommand::CopyText(text.clone()));
-    let summary = format!("the workflow of {} is on the clipboard", name_of(&path));
+    let summary = format!("the workflow of {} is on the clipboard", file_name(&path));
     let how = "Save it as a .json file and open that in ComfyUI";
     let notice = match workflow.notes.as_slice() {
         [] => UserNotice::info(summary, how),

@@ -125,9 +125,8 @@ impl PostprocessState {
         let picked = self.upscalers.take_picked(cx);
         let picked = picked.or_else(|| self.interpolators.take_picked(cx));
         if let Some(path) = picked.or_else(|| self.depth.take_picked(cx)) {
-            let name = path.file_name().unwrap_or_default().to_string_lossy();
             let folder = path.parent().map(Path::to_path_buf).unwrap_or_default();
-            let text = format!("{name} is used until Safelight is closed");
+            let text = format!("{} is used until Safelight is closed", file_name(&path));
             let notice = UserNotice::info(text, "Add its folder to have it at every start");
             cx.notices.show(notice.offer_folder(folder));
         }

@@ -24,10 +24,10 @@ pub(crate) fn card_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let is_done = view.app.runtimes.has_changed();
     let (text, colour) = match advice.idle_gpu() {
         _ if is_done => (DONE.to_owned(), palette(ui).good),
-        Some(gpu) => {
-            let text = format!("{}: Safelight runs on the CPU", gpu.name);
-            (text, palette(ui).amber)
-        }
+        Some(gpu) => (
+            format!("{}: Safelight runs on the CPU", gpu.name),
+            palette(ui).amber,
+        ),
         None => return,
     };
     wide_frame(ui, card(ui, colour), |ui| {
@@ -59,9 +59,8 @@ pub(crate) fn card_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
             RuntimeAdvice::Repair { refusal, .. } => repair_ui(ui, view, refusal),
             RuntimeAdvice::NoGpu | RuntimeAdvice::CpuChosen | RuntimeAdvice::Served { .. } => {}
         }
-        let button = ui
-            .link("All runtimes")
-            .on_hover_text("See in the settings what is on this disk and what fits this machine");
+        let hover = "See in the settings what is on this disk and what fits this machine";
+        let button = ui.link("All runtimes").on_hover_text(hover);
         view.on_click(&button, SettingsCommand::Show(KEY));
     });
     ui.add_space(theme::GAP);
@@ -115,18 +114,19 @@ fn progress_ui(ui: &mut Ui, view: &UiContext<'_>) {
         wide_note(ui, "Stopping…", NoteTone::Hint);
         return;
     }
-    let (text, share) = match &work.progress {
-        Some(InstallProgress::Fetching {
+    let mut share = None;
+    let text = match work.progress.as_ref() {
+        Some(&InstallProgress::Fetching {
             done_bytes,
             total_bytes,
-        }) => (
-            format!("{} of {}", size_text(*done_bytes), size_text(*total_bytes)),
-            Some(*done_bytes as f32 / (*total_bytes).max(1) as f32),
-        ),
-        Some(InstallProgress::Unpacking { .. }) => ("Unpacking…".to_owned(), None),
-        Some(InstallProgress::Comparing { .. }) => ("Verifying files…".to_owned(), None),
-        Some(InstallProgress::Trying) => ("Trying whether it computes right…".to_owned(), None),
-        Some(InstallProgress::Asking { .. }) | None => ("Asking for sizes…".to_owned(), None),
+        }) => {
+            share = Some(done_bytes as f32 / total_bytes.max(1) as f32);
+            format!("{} of {}", size_text(done_bytes), size_text(total_bytes))
+        }
+        Some(InstallProgress::Unpacking { .. }) => "Unpacking…".to_owned(),
+        Some(InstallProgress::Comparing { .. }) => "Verifying files…".to_owned(),
+        Some(InstallProgress::Trying) => "Trying whether it computes right…".to_owned(),
+        Some(InstallProgress::Asking { .. }) | None => "Asking for sizes…".to_owned(),
     };
     ui.horizontal(|ui| {
         ui.small(text);
@@ -145,16 +145,17 @@ fn progress_ui(ui: &mut Ui, view: &UiContext<'_>) {
 fn repair_ui(ui: &mut Ui, view: &mut UiContext<'_>, refusal: &RuntimeRefusal) {
     wide_note(ui, &sentence(&refusal.what), NoteTone::Plain);
     wide_note(ui, &refusal.advice, NoteTone::Plain);
-    if refusal.command.is_empty() {
-        return;
+    if !refusal.command.is_empty() {
+        copy_command_ui(ui, view, &refusal.command, "Copy the command that helps");
     }
-    let copy = Button::new(with_icon(icons::COPY, &refusal.command));
-    if pressed(
-        ui.add(copy),
-        "Copy this command, and run it in a terminal",
-        "Copy the command that helps",
-    ) {
-        view.push(DesktopCommand::CopyText(refusal.command.clone()));
+}
+
+/// Button with a shell command, which it copies.
+pub(crate) fn copy_command_ui(ui: &mut Ui, view: &mut UiContext<'_>, command: &str, name: &str) {
+    let copy = Button::new(with_icon(icons::COPY, command));
+    let hover = "Copy this command, and run it in a terminal";
+    if pressed(ui.add(copy), hover, name) {
+        view.push(DesktopCommand::CopyText(command.to_owned()));
     }
 }
 
@@ -198,11 +199,8 @@ pub(crate) fn section_ui(ui: &mut Ui, view: &mut UiContext<'_>, search: &str) ->
         && !view.app.runtimes.is_busy()
     {
         let id = &before.found.id;
-        let button = ui.button(format!("Go back to {id}"));
-        let button = button.on_hover_text(
-            "Try the runtime that jobs used before the one in use, and use it again",
-        );
-        if button.clicked() {
+        let hover = "Try the runtime that jobs used before the one in use, and use it again";
+        if hint_button(ui, &format!("Go back to {id}"), hover).clicked() {
             begin(view, RuntimeTask::Use(id.clone()));
         }
     }
@@ -316,13 +314,11 @@ fn buttons_ui(ui: &mut Ui, view: &mut UiContext<'_>, row: &RuntimeRow) {
     }
     if found.is_own && !found.is_used {
         let is_kept = found.before == PreviousRuntime::Kept;
-        let hover = if is_kept {
-            "Kept until a job has finished on the runtime in use, so that you can go back to it"
-        } else {
-            "Delete its folder. Another runtime is used"
-        };
+        let kept =
+            "Kept until a job has finished on the runtime in use, so that you can go back to it";
         let button = ui.add_enabled(!is_kept, Button::new("Delete…"));
-        let button = button.on_disabled_hover_text(hover);
+        let button = button.on_disabled_hover_text(kept);
+        let hover = "Delete its folder. Another runtime is used";
         if pressed(button, hover, format!("Delete {id}")) {
             view.panels.settings.deleted_runtime = Some(id.clone());
         }
@@ -353,17 +349,14 @@ fn fitting_ui(ui: &mut Ui, view: &mut UiContext<'_>, overview: &RuntimeOverview)
     let is_refused = matches!(overview.advice, RuntimeAdvice::Repair { .. });
     if overview.offers.is_empty() && !is_refused {
         if overview.machine.gpus.is_empty() && overview.advice == RuntimeAdvice::NoGpu {
-            let note = "No GPU was found: jobs run on the CPU.";
-            wide_note(ui, note, NoteTone::Hint);
+            wide_note(ui, "No GPU was found: jobs run on the CPU.", NoteTone::Hint);
         }
         return;
     }
     ui.add_space(theme::SMALL_GAP);
     ui.weak("For this machine");
     if let RuntimeAdvice::Repair { refusal, .. } = &overview.advice {
-        wide_frame(ui, frame(ui), |ui| {
-            repair_ui(ui, view, refusal);
-        });
+        wide_frame(ui, frame(ui), |ui| repair_ui(ui, view, refusal));
     }
     for build in &overview.offers {
         offer_ui(ui, view, build);

@@ -311,29 +311,21 @@ fn submit(
         return Err(full);
     }
     let made = window_jobs(&whole, &spec, &cx.models).map_err(SubmitError::Fields)?;
-    let mut submitted = SubmittedJobs::default();
-    let mut requests = Vec::new();
-    for job in made.jobs {
-        requests.push(job.request);
-        for notice in job.notices {
-            if !submitted.notices.contains(&notice.message) {
-                submitted.notices.push(notice.message);
-            }
+    let ids = queue.add(made.requests, cx);
+    if device != DeviceChoice::Auto {
+        for id in &ids {
+            queue.pin(*id, device);
         }
     }
-    submitted.ids = queue.add(requests, cx);
-    if device != DeviceChoice::Auto {
-        submitted.ids.iter().for_each(|id| queue.pin(*id, device));
-    }
-    Ok(submitted)
+    let notices = made.notices.into_iter().map(|it| it.message).collect();
+    Ok(SubmittedJobs { ids, notices })
 }
 
 fn jobs_of_queue(queue: &JobQueue) -> impl Iterator<Item = JobView> {
     let running = queue.running.iter().map(running_view);
     let waiting = queue.waiting.iter().map(waiting_view);
-    running
-        .chain(waiting)
-        .chain(queue.stopped.iter().map(stopped_view))
+    let stopped = queue.stopped.iter().map(stopped_view);
+    running.chain(waiting).chain(stopped)
 }
 
 fn view_of(id: JobId, request: &JobRequest, status: JobStatus) -> JobView {
@@ -349,9 +341,6 @@ fn view_of(id: JobId, request: &JobRequest, status: JobStatus) -> JobView {
         JobRequest::Generate(_) => "video",
     };
     JobView {
-        id,
-        status,
-        kind,
         model: generate.map(|request| request.model.clone()),
         prompt: request.title().into_owned(),
         seed: generate.map(|request| request.seed),
@@ -359,6 +348,9 @@ fn view_of(id: JobId, request: &JobRequest, status: JobStatus) -> JobView {
         height,
         num_frames: request.num_frames(),
         fps: request.fps(),
+        id,
+        status,
+        kind,
         device: None,
         progress: 0.0,
         activity: None,

@@ -13,7 +13,6 @@ use crate::window::desktop::window_position;
 use crate::window::prelude::*;
 
 const SAVE_AFTER_SECS: f64 = 0.6;
-const SCALE_STEP: f32 = 0.1;
 const MAX_RECENT: usize = 6;
 /// Interval of polls; an edit acts within twice this time.
 const LOOK_EVERY: Duration = Duration::from_millis(300);
@@ -58,10 +57,9 @@ impl SettingsKeeping {
             ..Self::default()
         };
         for problem in problems {
-            let cause = if broken.as_ref() == Some(&problem.summary) {
-                NoticeCause::SettingsFile
-            } else {
-                NoticeCause::SettingsKey(problem.summary.clone())
+            let cause = match &problem.summary {
+                summary if broken.as_ref() == Some(summary) => NoticeCause::SettingsFile,
+                summary => NoticeCause::SettingsKey(summary.clone()),
             };
             cx.tell_about(cause, NoticeSeverity::Warning, problem);
         }
@@ -96,11 +94,15 @@ impl SettingsKeeping {
             }
             SettingsCommand::PickFolder(key) => self.pick_folder(key, cx),
             SettingsCommand::OpenFile => self.open_file(cx),
-            SettingsCommand::Larger => self.change_scale(settings.interface.scale + SCALE_STEP, cx),
-            SettingsCommand::Smaller => {
-                self.change_scale(settings.interface.scale - SCALE_STEP, cx);
+            SettingsCommand::Scale(by) => {
+                let scale = by.map_or(1.0, |by| settings.interface.scale + by);
+                settings.interface.scale = ((scale * 20.0).round() / 20.0).clamp(0.5, 3.0);
+                cx.say(format!(
+                    "Interface at {:.0} %",
+                    settings.interface.scale * 100.0
+                ));
+                self.change(settings, cx);
             }
-            SettingsCommand::NormalSize => self.change_scale(1.0, cx),
             SettingsCommand::SwitchTheme => {
                 settings.interface.theme = window_position::other(&cx.ctx);
                 self.change(settings, cx);
@@ -123,16 +125,6 @@ impl SettingsKeeping {
         if let Some(Some((key, path))) = self.picking.take() {
             self.take_folder(key, &path, cx);
         }
-    }
-
-    fn change_scale(&mut self, scale: f32, cx: &mut AppContext) {
-        let mut settings = cx.settings.clone();
-        settings.interface.scale = ((scale * 20.0).round() / 20.0).clamp(0.5, 3.0);
-        self.change(settings, cx);
-        cx.say(format!(
-            "Interface at {:.0} %",
-            cx.settings.interface.scale * 100.0
-        ));
     }
 
     /// Takes over what was changed on the screen; it is written a moment later.
@@ -208,16 +200,13 @@ impl SettingsKeeping {
     }
 
     fn take_news(&mut self, news: SettingsNews, cx: &mut AppContext) {
-        let loaded = match news {
-            SettingsNews::Gone => {
-                self.forget_broken("The broken settings file is gone", cx);
-                // Changes in the meantime start a new save.
-                if cx.settings != self.base {
-                    self.changed_at = Some(cx.now_secs);
-                }
-                return;
+        let SettingsNews::Said(loaded) = news else {
+            self.forget_broken("The broken settings file is gone", cx);
+            // Changes in the meantime start a new save.
+            if cx.settings != self.base {
+                self.changed_at = Some(cx.now_secs);
             }
-            SettingsNews::Said(loaded) => *loaded,
+            return;
         };
         if let Some(err) = loaded.error {
             self.tell_broken(&err, cx);
@@ -302,13 +291,12 @@ impl SettingsKeeping {
         let ours = cx.settings.clone();
         cx.background.attempt("open-settings", move || {
             let there = file.ensure(&ours).map_err(|err| err.to_string());
-            there
-                .and_then(|()| open_outside(file.path()))
-                .map_err(|why| {
-                    JobError::new(JobErrorKind::Disk, "no editor could be opened")
-                        .advise(format!("The file is {}", file.path().display()))
-                        .detail(why)
-                })
+            let opened = there.and_then(|()| open_outside(file.path()));
+            opened.map_err(|why| {
+                JobError::new(JobErrorKind::Disk, "no editor could be opened")
+                    .advise(format!("The file is {}", file.path().display()))
+                    .detail(why)
+            })
         });
     }
 }

@@ -61,11 +61,10 @@ fn tab_ui(ui: &mut Ui, view: &mut UiContext<'_>, index: usize, width: f32) {
         ui.horizontal(|ui| {
             let close_width = if is_active { CLOSE_WIDTH } else { 0.0 };
             let room = size - vec2(close_width, 0.0);
+            let hover = format!("{title}\nDouble-click renames, a middle click closes");
             let response = ui
                 .add_sized(room, button.truncate())
-                .on_hover_text(format!(
-                    "{title}\nDouble-click renames, a middle click closes"
-                ))
+                .on_hover_text(hover)
                 .accessible_name(format!("Tab {title}"));
             if is_active && response.double_clicked() {
                 view.panels.renamed_tab = Some((tab.id, tab.name.clone()));
@@ -76,9 +75,11 @@ fn tab_ui(ui: &mut Ui, view: &mut UiContext<'_>, index: usize, width: f32) {
                 view.push(TabsCommand::Close(Some(index)));
             }
             if is_active {
-                let name = format!("Close {title}");
-                let button =
-                    icon_button(ui, icons::X, &name, "Close this tab. Undo brings it back");
+                let (name, hover) = (
+                    format!("Close {title}"),
+                    "Close this tab. Undo brings it back",
+                );
+                let button = icon_button(ui, icons::X, &name, hover);
                 view.on_click(&button, TabsCommand::Close(Some(index)));
             }
         });

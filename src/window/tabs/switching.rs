@@ -11,15 +11,9 @@ use crate::window::tabs::{FormTab, WaitingForm};
 impl SafelightApp {
     /// Files may still arrive for forms that are not shown.
     pub(crate) fn poll_tabs(&mut self) {
-        for waiting in self
-            .tabs
-            .list
-            .iter_mut()
-            .filter_map(|tab| tab.waiting.as_mut())
-        {
-            waiting
-                .inputs
-                .poll_for(&mut waiting.form, false, &mut self.cx);
+        let tabs = self.tabs.list.iter_mut();
+        for WaitingForm { form, inputs, .. } in tabs.filter_map(|tab| tab.waiting.as_deref_mut()) {
+            inputs.poll_for(form, false, &mut self.cx);
         }
         if let Some(command) = self.tabs.delayed.take() {
             self.run_tabs(command);
@@ -85,11 +79,8 @@ impl SafelightApp {
             return;
         }
         if index == self.tabs.active() {
-            self.show_tab(if index + 1 < count {
-                index + 1
-            } else {
-                index - 1
-            });
+            let is_last = index + 1 == count;
+            self.show_tab(if is_last { index - 1 } else { index + 1 });
         }
         let tab = self.tabs.list.remove(index);
         let done = format!("Tab closed: {}", tab.title(&self.cx.form));

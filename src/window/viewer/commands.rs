@@ -42,16 +42,12 @@ impl ResultViewer {
                 if queue.running.is_empty() {
                     self.input = Some(path.clone());
                     self.open(vec![path], cx);
-                    if let Some(opening) = &mut self.opening {
-                        opening.is_input = true;
-                    }
                 }
             }
             PlayerCommand::LeaveInput(path) => self.leave_input(&path, queue, cx),
             PlayerCommand::CompareFiles(a, b) => self.open(vec![a, b], cx),
             PlayerCommand::Toggle => {
-                let is_still = self.media().is_some_and(|media| !media.is_video);
-                if !is_still {
+                if self.media().is_none_or(|media| media.is_video) {
                     self.play(queue, PlaybackPosition::toggle);
                 }
             }
@@ -60,7 +56,7 @@ impl ResultViewer {
             PlayerCommand::Trim(first, last) => self.trim(|it| it.trim(first, last)),
             PlayerCommand::TrimHere(true) => self.trim(|it| it.trim(Some(it.index()), None)),
             PlayerCommand::TrimHere(false) => self.trim(|it| it.trim(None, Some(it.index()))),
-            PlayerCommand::ResetTrim => self.trim(PlaybackPosition::reset_trim),
+            PlayerCommand::ResetTrim => self.trim(|it| it.trim(Some(0), Some(usize::MAX))),
             PlayerCommand::Export(format) => self.export(format, cx),
             PlayerCommand::UseSettingsOf(id) => {
                 if let Some(request) = self.request_of(id, queue) {
@@ -249,13 +245,11 @@ impl ResultViewer {
 
     /// Leaves the full screen, or a comparison. Returns `false` when there was neither.
     pub(in crate::window) fn leave(&mut self, queue: &JobQueue, cx: &mut AppContext) -> bool {
-        if cx.page != MainPage::Watch {
-            return false;
-        }
-        if std::mem::take(&mut self.is_full) {
+        let is_seen = cx.page == MainPage::Watch;
+        if is_seen && std::mem::take(&mut self.is_full) {
             return true;
         }
-        let is_compared = self.mode == ViewerMode::Compare;
+        let is_compared = is_seen && self.mode == ViewerMode::Compare;
         if is_compared {
             self.leave_compare(queue, cx);
         }
@@ -264,16 +258,10 @@ impl ResultViewer {
 
     /// `None` for a comparison, which shows two.
     fn shown_frame(&self, queue: &JobQueue) -> Option<ShownFrame> {
-        let (player, path) = match self.mode {
-            ViewerMode::Live => {
-                let job = queue.live()?;
-                (job.growing.as_ref()?, job.request.out())
-            }
-            ViewerMode::Result(_) | ViewerMode::File => {
-                let player = self.player.as_ref()?;
-                (player, player.path())
-            }
-            ViewerMode::Compare => return None,
+        let player = self.shown_player(queue)?;
+        let path = match self.mode {
+            ViewerMode::Live => queue.live()?.request.out(),
+            _ => player.path(),
         };
         Some(ShownFrame {
             image: player.exact()?,
@@ -322,8 +310,7 @@ pub(super) fn tell(saved: Result<(usize, PathBuf), MediaError>, cx: &mut AppCont
         Err(err) => return cx.notify(NoticeSeverity::Warning, save_error(&err)),
     };
     let folder = path.parent().unwrap_or_else(|| Path::new(""));
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
-    let text = format!("frame {number} is saved as {name}");
+    let text = format!("frame {number} is saved as {}", file_name(&path));
     let advice = format!("In the folder {}", folder.display());
     cx.notices.show(UserNotice::info(text, advice));
     cx.say(format!("Frame {number} saved: {}", path.display()));

@@ -9,68 +9,59 @@ use serde_json::{Map, Value};
 
 use crate::window::create::choices::CompareMode;
 use crate::window::prelude::*;
-use crate::window::viewer::media::ViewedMedia;
+use crate::window::viewer::media::FramePlayer;
 use crate::window::viewer::playhead::{PlaybackOptions, PlaybackPosition, playable_fps};
-use crate::window::viewer::reading::ViewerFrames;
 use crate::window::viewer::texture::{ViewerContent, ViewerTexture, show_together};
 
 pub const GAINS: [u8; 4] = [1, 4, 8, 16];
 
 pub struct ComparedSide {
-    pub title: String,
-    pub request: Option<Value>,
-    frames: ViewerFrames,
-    fps: f64,
-    is_video: bool,
-    /// Index of the image in its batch, or 0.
-    first: usize,
+    pub player: FramePlayer,
     pub texture: ViewerTexture,
 }
 
 impl ComparedSide {
-    pub(super) fn new(media: &ViewedMedia, frames: ViewerFrames, index: usize) -> Self {
-        Self {
-            title: media.name_of(index),
-            request: media.request_of(index).cloned(),
-            fps: media.fps,
-            is_video: media.is_video,
-            first: if media.is_video { 0 } else { index },
-            frames,
-            texture: ViewerTexture::default(),
-        }
+    pub fn title(&self) -> String {
+        self.player.media.name_of(self.player.index())
+    }
+
+    fn request(&self) -> Option<&Value> {
+        self.player.media.request_of(self.player.index())
     }
 
     /// Frames and rate on the common time line; an image fills all of it.
     fn length(&self) -> (usize, f64) {
-        let len = self.frames.len();
-        match self.frames.starts() {
-            _ if !self.is_video => (1, 0.0),
+        let len = self.player.frames.len();
+        match self.player.frames.starts() {
+            _ if !self.player.media.is_video => (1, 0.0),
             Some(starts) => {
                 // Fine enough for its shortest frame.
                 let fps = playable_fps(starts.peak_fps());
                 ((starts.secs(len) * fps - 1e-6).ceil() as usize, fps)
             }
-            None => (len, playable_fps(self.fps)),
+            None => (len, self.player.playhead.fps()),
         }
     }
 
+    /// The frame at a moment; after the end of a video its last one.
     fn index(&self, secs: f64) -> usize {
-        let len = self.frames.len();
-        match self.frames.starts() {
-            _ if !self.is_video => self.first,
-            Some(starts) => starts.frame_at(secs).min(len.saturating_sub(1)),
-            None => index_at(secs, playable_fps(self.fps), len),
-        }
+        let due = match self.player.frames.starts() {
+            _ if !self.player.media.is_video => return self.player.index(),
+            Some(starts) => starts.frame_at(secs),
+            // A hundredth of a frame, because times are rounded.
+            None => (secs * self.player.playhead.fps() + 0.01) as usize,
+        };
+        due.min(self.player.frames.len().saturating_sub(1))
     }
 
     /// The frame of a moment, when it is there.
     fn exact(&self, secs: f64) -> Option<Arc<RgbPixels>> {
-        self.frames.exact(self.index(secs))
+        self.player.frames.exact(self.index(secs))
     }
 
     /// The frame of a moment will come. Of a file without frames it never does.
     fn is_awaited(&self, secs: f64) -> bool {
-        self.frames.len() > 0 && self.exact(secs).is_none()
+        self.player.frames.len() > 0 && self.exact(secs).is_none()
     }
 }
 
@@ -87,12 +78,16 @@ pub struct ResultComparison {
 }
 
 impl ResultComparison {
-    pub fn new(a: ComparedSide, b: ComparedSide) -> Self {
-        let (len, fps) = timeline(a.length(), b.length());
+    pub fn new(a: FramePlayer, b: FramePlayer) -> Self {
+        let sides = [a, b].map(|player| ComparedSide {
+            player,
+            texture: ViewerTexture::default(),
+        });
+        let (len, fps) = timeline(sides[0].length(), sides[1].length());
         Self {
-            differences: differences(a.request.as_ref(), b.request.as_ref()),
+            differences: differences(sides[0].request(), sides[1].request()),
             playhead: PlaybackPosition::new(len, fps),
-            sides: [a, b],
+            sides,
             mode: CompareMode::SideBySide,
             divider: 0.5,
             gain: GAINS[1],
@@ -100,14 +95,8 @@ impl ResultComparison {
         }
     }
 
-    /// True if both are images.
-    pub fn is_still(&self) -> bool {
-        self.playhead.len() <= 1
-    }
-
     pub fn swap(&mut self) {
         self.differences.swap(0, 1);
-
         self.sides.swap(0, 1);
     }
 
@@ -134,7 +123,8 @@ impl ResultComparison {
     fn look_at(&self, secs: f64) {
         for side in &self.sides {
             let index = side.index(secs);
-            side.frames.look_at(index, self.playhead.is_backward());
+            let is_backward = self.playhead.is_backward();
+            side.player.frames.look_at(index, is_backward);
         }
     }
 
@@ -151,16 +141,10 @@ impl ResultComparison {
             return;
         }
         let wanted = self.sides.iter_mut().filter_map(|side| {
-            let image = side.frames.image(side.index(secs))?;
+            let image = side.player.frames.image(side.index(secs))?;
             Some((&mut side.texture, ViewerContent::Image(image)))
         });
         show_together(cx, &mut wanted.collect::<Vec<_>>());
-    }
-
-    pub(super) fn take_failure(&self) -> Option<MediaError> {
-        self.sides
-            .iter()
-            .find_map(|side| side.frames.take_failure())
     }
 }
 
@@ -175,13 +159,6 @@ fn timeline(a: (usize, f64), b: (usize, f64)) -> (usize, f64) {
         }
     });
     (frames[0].max(frames[1]).max(1), fps)
-}
-
-/// The frame of a video at a moment; after its end the last one.
-fn index_at(secs: f64, fps: f64, len: usize) -> usize {
-    // A hundredth of a frame, because times are rounded.
-    let index = (secs * fps + 0.01).floor().max(0.0) as usize;
-    index.min(len.saturating_sub(1))
 }
 
 /// Longer values are cut; the whole ones are in the files.
@@ -280,12 +257,9 @@ fn value_text(value: &Value) -> String {
     match value {
         // Of a path its end is what people know.
         Value::String(text) => text.rsplit(['/', '\\']).next().unwrap_or(text).to_owned(),
-        Value::Number(number) => {
-            let number = number.as_f64().filter(|_| number.is_f64());
-            number.map_or_else(
-                || value.to_string(),
-                |number| ((number * 1000.0).round() / 1000.0).to_string(),
-            )
+        Value::Number(number) if number.is_f64() => {
+            let number = number.as_f64().unwrap_or_default();
+            ((number * 1000.0).round() / 1000.0).to_string()
         }
         Value::Array(items) => {
             let texts: Vec<String> = items.iter().map(value_text).collect();
@@ -322,23 +296,21 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::window::viewer::reading::FileFrames;
+    use crate::window::viewer::media::ViewedMedia;
+    use crate::window::viewer::reading::{FileFrames, ViewerFrames};
 
-    fn video(num_frames: usize, fps: f64) -> ComparedSide {
+    fn video(num_frames: usize, fps: f64) -> FramePlayer {
         let image = |index| Arc::new(RgbPixels::from_fn(2, 2, |_, _| [index as u8, 0, 0]).unwrap());
         let frames = ViewerFrames::Memory(Arc::new(Video {
             frames: (0..num_frames).map(image).collect(),
             fps,
         }));
-        ComparedSide {
-            title: "a".into(),
-            request: None,
+        let media = ViewedMedia {
             is_video: num_frames > 1,
-            frames,
             fps,
-            first: 0,
-            texture: ViewerTexture::default(),
-        }
+            ..ViewedMedia::default()
+        };
+        FramePlayer::new(media, frames, 0)
     }
 
     fn indices(compare: &ResultComparison) -> [usize; 2] {
@@ -378,7 +350,7 @@ mod tests {
         write_video(&path, &frames, options).unwrap();
         let reader = VideoReader::open(&path).unwrap();
         let file = FileFrames::start(reader, 4096, Arc::new(|| {})).unwrap();
-        let uneven = ComparedSide {
+        let uneven = FramePlayer {
             frames: ViewerFrames::File(Arc::new(file)),
             ..video(3, 3.0)
         };
@@ -402,7 +374,7 @@ mod tests {
     #[test]
     fn both_wait_for_the_frame_that_one_has_not_read_yet() {
         let image = Arc::new(RgbPixels::from_fn(2, 2, |_, _| [9; 3]).unwrap());
-        let file = |held: usize, len: usize| ComparedSide {
+        let file = |held: usize, len: usize| FramePlayer {
             frames: ViewerFrames::File(Arc::new(FileFrames::unread(len, held, &image))),
             ..video(len, 10.0)
         };
@@ -427,7 +399,7 @@ mod tests {
         compare.swap();
         assert_eq!(indices(&compare), [9, 0]);
         let mut still = ResultComparison::new(video(1, 8.0), video(1, 24.0));
-        assert!(still.is_still());
+        assert_eq!(still.playhead.len(), 1);
         assert_eq!(still.tick(1.0, PlaybackOptions::default()), None);
     }
 

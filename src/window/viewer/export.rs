@@ -65,8 +65,7 @@ impl ResultViewer {
             if let Some(folder) = export.out.parent() {
                 dialog = dialog.set_directory(folder);
             }
-            let name = export.out.file_name().unwrap_or_default();
-            dialog = dialog.set_file_name(name.to_string_lossy());
+            dialog = dialog.set_file_name(file_name(&export.out));
             for (format, ending) in EXPORT_FORMATS {
                 dialog = dialog.add_filter(format.name(), &[*ending]);
             }
@@ -152,9 +151,8 @@ fn read_frame(path: &Path, index: u32) -> Result<RgbPixels, MediaError> {
 
 fn tell_exported(exported: ExportedVideo, cx: &mut AppContext) {
     let ExportedVideo { path, notices } = exported;
-    let name = path.file_name().unwrap_or_default().to_string_lossy();
     let folder = path.parent().unwrap_or_else(|| Path::new(""));
-    let summary = format!("the video is exported as {name}");
+    let summary = format!("the video is exported as {}", file_name(&path));
     let mut advice = vec![format!("In the folder {}", folder.display())];
     let severity = if notices.is_empty() {
         NoticeSeverity::Info

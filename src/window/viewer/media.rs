@@ -1,4 +1,4 @@
-//! Results and files as the viewer shows them, and opening of files.
+//! Results and files as the viewer shows and plays them, and opening of files.
 //!
 //! Opening runs on separate threads.
 
@@ -14,7 +14,8 @@ use crate::window::create::choices::TrashRequest;
 use crate::window::inputs::opening::may_move;
 use crate::window::prelude::*;
 use crate::window::queue::jobs::ResultItem;
-use crate::window::viewer::reading::{FileFrames, ViewerFrames, ViewerWake};
+use crate::window::viewer::playhead::{PlaybackOptions, PlaybackPosition};
+use crate::window::viewer::reading::{FileFrames, ViewerFrames, ViewerWake, within};
 
 const MAX_BATCH: usize = 64;
 
@@ -69,8 +70,7 @@ impl ViewedMedia {
     }
 
     pub fn name_of(&self, index: usize) -> String {
-        let name = self.path_of(index).file_name().unwrap_or_default();
-        name.to_string_lossy().into_owned()
+        file_name(self.path_of(index))
     }
 
     pub fn request_of(&self, index: usize) -> Option<&Value> {
@@ -105,14 +105,110 @@ impl ViewedMedia {
     }
 }
 
-pub(super) struct OpenedFile {
+#[derive(Clone, Debug)]
+pub struct FramePlayer {
     pub media: ViewedMedia,
-    pub frames: ViewerFrames,
-    pub index: usize,
+    pub playhead: PlaybackPosition,
+    pub(super) frames: ViewerFrames,
+}
+
+impl FramePlayer {
+    /// Plays from the first frame. Images do not play: the one at `first` is shown.
+    pub(super) fn new(media: ViewedMedia, frames: ViewerFrames, first: usize) -> Self {
+        let mut playhead =
+            PlaybackPosition::new(frames.len(), media.fps).with_starts(frames.starts().cloned());
+        if !media.is_video {
+            playhead.show(first);
+        }
+        Self {
+            media,
+            playhead,
+            frames,
+        }
+    }
+
+    /// Of a result whose frames are in memory.
+    pub fn of_result(item: &ResultItem) -> Self {
+        let frames = ViewerFrames::Memory(Arc::clone(&item.output.video));
+        Self::new(ViewedMedia::of_result(item), frames, 0)
+    }
+
+    /// Plays a video of which more is to come.
+    pub fn of_video(video: Arc<Video>) -> Self {
+        let media = ViewedMedia {
+            fps: video.fps,
+            is_video: true,
+            ..ViewedMedia::default()
+        };
+        Self::new(media, ViewerFrames::Memory(video), 0)
+    }
+
+    /// True for a video of more than one frame.
+    pub fn can_play(&self) -> bool {
+        self.media.is_video && self.num_frames() > 1
+    }
+
+    pub fn num_frames(&self) -> usize {
+        self.playhead.len()
+    }
+
+    pub fn index(&self) -> usize {
+        self.playhead.index()
+    }
+
+    pub(super) fn path(&self) -> &Path {
+        self.media.path_of(self.index())
+    }
+
+    /// The current frame; of a file the nearest one while it is being read.
+    pub fn image(&self) -> Option<Arc<RgbPixels>> {
+        self.frames.image(self.index())
+    }
+
+    /// The current frame; `None` while it is being read.
+    pub fn exact(&self) -> Option<Arc<RgbPixels>> {
+        self.frames.exact(self.index())
+    }
+
+    /// Replaces the video by a longer one, with the new frames before or after those there were.
+    pub fn grow(&mut self, video: Arc<Video>, is_at_front: bool) {
+        let more = video.frames.len().saturating_sub(self.num_frames());
+        let at_front = if is_at_front { more } else { 0 };
+        self.playhead.grow(video.frames.len(), at_front);
+        self.frames = ViewerFrames::Memory(video);
+    }
+
+    /// Advances to the frame of this moment, or of the time of its sound that is `heard`, in seconds. Returns the seconds
+    /// until the next one; `None` while paused, and while no frame is there.
+    pub fn tick(
+        &mut self,
+        now_secs: f64,
+        playback: PlaybackOptions,
+        heard: Option<f64>,
+    ) -> Option<f64> {
+        self.playhead.set_playback(playback);
+        let len = self.frames.len();
+        if len < self.playhead.len() {
+            self.playhead.grow(len, 0);
+        }
+        if self.image().is_none() {
+            // The thread that reads them wakes the window.
+            self.playhead.hold();
+            self.frames.look_at(self.index(), false);
+            return None;
+        }
+        let wait = match heard {
+            Some(secs) => self.playhead.follow(secs),
+            None => self.playhead.tick(now_secs),
+        };
+        self.frames
+            .look_at(self.index(), self.playhead.is_backward());
+        wait
+    }
 }
 
 /// Opens whatever the file is; `max_side` is that of the largest texture.
-pub(super) fn open(path: &Path, max_side: u32, wake: &ViewerWake) -> Result<OpenedFile, JobError> {
+pub(super) fn open(path: &Path, max_side: u32, wake: &ViewerWake) -> Result<FramePlayer, JobError> {
     open_media(path, max_side, wake).map_err(|err| {
         let (images, videos) = (media::image_formats(), media::video_formats());
         JobError::from_error(JobErrorKind::InvalidRequest, &err).advise(format!(
@@ -121,7 +217,7 @@ pub(super) fn open(path: &Path, max_side: u32, wake: &ViewerWake) -> Result<Open
     })
 }
 
-fn open_media(path: &Path, max_side: u32, wake: &ViewerWake) -> Result<OpenedFile, MediaError> {
+fn open_media(path: &Path, max_side: u32, wake: &ViewerWake) -> Result<FramePlayer, MediaError> {
     let settings = settings_of(path);
     let moving = match VideoReader::open_moving(path) {
         // A damaged animation may still begin with an image.
@@ -149,10 +245,10 @@ fn settings_of(path: &Path) -> Option<Value> {
 
 /// One of the numbered images that a video was written as, and no frame that was saved from one.
 fn is_frame_of_video(settings: Option<&Value>) -> bool {
-    let Some(settings) = settings else {
-        return false;
-    };
-    settings["request"]["num_frames"].as_u64().unwrap_or(1) > 1 && settings.get("frame").is_none()
+    settings.is_some_and(|settings| {
+        let num_frames = settings["request"]["num_frames"].as_u64();
+        num_frames.unwrap_or(1) > 1 && settings.get("frame").is_none()
+    })
 }
 
 fn open_video(
@@ -161,7 +257,7 @@ fn open_video(
     settings: Option<Value>,
     max_side: u32,
     wake: &ViewerWake,
-) -> Result<OpenedFile, MediaError> {
+) -> Result<FramePlayer, MediaError> {
     let info = reader.info();
     let media = ViewedMedia {
         paths: vec![path.to_path_buf()],
@@ -175,11 +271,11 @@ fn open_video(
     };
     let frames = FileFrames::start(reader, max_side, Arc::clone(wake));
     let frames = frames.map_err(|err| MediaError::from_io("start reading", &err, path))?;
-    Ok(OpenedFile {
+    Ok(FramePlayer::new(
         media,
-        frames: ViewerFrames::File(Arc::new(frames)),
-        index: 0,
-    })
+        ViewerFrames::File(Arc::new(frames)),
+        0,
+    ))
 }
 
 fn open_images(
@@ -187,7 +283,7 @@ fn open_images(
     image: RgbPixels,
     settings: Option<&Value>,
     max_side: u32,
-) -> OpenedFile {
+) -> FramePlayer {
     let (width, height) = (image.width, image.height);
     let mut first = Some((image, settings.cloned()));
     let mut media = ViewedMedia {
@@ -215,18 +311,8 @@ fn open_images(
         media.paths.push(other);
         media.settings.push(settings);
     }
-    OpenedFile {
-        media,
-        frames: ViewerFrames::Memory(Arc::new(Video { frames, fps: 1.0 })),
-        index,
-    }
-}
-
-fn within(image: RgbPixels, max_side: u32) -> RgbPixels {
-    if image.width.max(image.height) <= max_side {
-        return image;
-    }
-    media::thumbnail(&image, max_side, max_side).unwrap_or(image)
+    let frames = ViewerFrames::Memory(Arc::new(Video { frames, fps: 1.0 }));
+    FramePlayer::new(media, frames, index)
 }
 
 /// The files of the batch that an image is of, in order: those numbered alike with the same prompt. The file alone
@@ -285,7 +371,7 @@ mod tests {
         write_video(path, frames, options).unwrap();
     }
 
-    fn open_at(path: &Path) -> OpenedFile {
+    fn open_at(path: &Path) -> FramePlayer {
         open(path, 4096, &(Arc::new(|| {}) as ViewerWake)).unwrap()
     }
 
@@ -318,7 +404,7 @@ mod tests {
         }
         let opened = open_at(&path(2));
         assert_eq!(opened.media.paths, [path(1), path(2), path(3)]);
-        assert_eq!(opened.index, 1);
+        assert_eq!(opened.index(), 1);
         assert_eq!(opened.media.request_of(2).unwrap()["seed"], 3);
         // Files of other programs are separate images.
         let other = folder.path().join("photo_0001.png");

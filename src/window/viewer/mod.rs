@@ -15,18 +15,12 @@ pub mod texture;
 mod window;
 pub mod zoom;
 
-use std::path::{Path, PathBuf};
-use std::sync::Arc;
-
 use egui::ViewportCommand;
-use safelight_core::job::Video;
 use safelight_core::media::{ExportedVideo, VideoExport};
 
 use compare::ResultComparison;
-use media::OpenedFile;
-pub use media::ViewedMedia;
+pub use media::{FramePlayer, ViewedMedia};
 pub use playhead::{PlaybackOptions, PlaybackPosition, RepeatMode, SPEEDS, SoundVolume};
-use reading::ViewerFrames;
 pub use sound::ViewerSound;
 use texture::ViewerTexture;
 use zoom::ZoomLevel;
@@ -82,10 +76,9 @@ pub struct ResultViewer {
 }
 
 struct OpeningMedia {
-    name: String,
-    files: BackgroundTask<Result<Vec<OpenedFile>, JobError>>,
-    /// True for an input image, which the user did not choose to see.
-    is_input: bool,
+    /// The first one.
+    path: PathBuf,
+    files: BackgroundTask<Result<Vec<FramePlayer>, JobError>>,
 }
 
 impl ResultViewer {
@@ -97,8 +90,11 @@ impl ResultViewer {
         }
     }
 
-    pub fn opening(&self) -> Option<&str> {
-        self.opening.as_ref().map(|opening| opening.name.as_str())
+    /// Name of the file that is being opened.
+    pub fn opening(&self) -> Option<String> {
+        self.opening
+            .as_ref()
+            .map(|opening| file_name(&opening.path))
     }
 
     /// `None` for a running job and a comparison.
@@ -112,102 +108,6 @@ impl ResultViewer {
     pub fn batch_index(&self) -> usize {
         let player = self.player.as_ref().filter(|player| !player.can_play());
         player.map_or(0, FramePlayer::index)
-    }
-}
-
-#[derive(Clone, Debug)]
-pub struct FramePlayer {
-    pub media: ViewedMedia,
-    pub playhead: PlaybackPosition,
-    frames: ViewerFrames,
-}
-
-impl FramePlayer {
-    /// Plays from the first frame. Images do not play: the one at `first` is shown.
-    fn new(media: ViewedMedia, frames: ViewerFrames, first: usize) -> Self {
-        let mut playhead =
-            PlaybackPosition::new(frames.len(), media.fps).with_starts(frames.starts().cloned());
-        if !media.is_video || first > 0 {
-            playhead.show(first);
-        }
-        Self {
-            media,
-            playhead,
-            frames,
-        }
-    }
-
-    /// Plays a video of which more is to come.
-    pub fn of_video(video: Arc<Video>) -> Self {
-        let media = ViewedMedia {
-            fps: video.fps,
-            is_video: true,
-            ..ViewedMedia::default()
-        };
-        Self::new(media, ViewerFrames::Memory(video), 0)
-    }
-
-    /// True for a video of more than one frame.
-    pub fn can_play(&self) -> bool {
-        self.media.is_video && self.num_frames() > 1
-    }
-
-    pub fn num_frames(&self) -> usize {
-        self.playhead.len()
-    }
-
-    pub fn index(&self) -> usize {
-        self.playhead.index()
-    }
-
-    fn path(&self) -> &Path {
-        self.media.path_of(self.index())
-    }
-
-    /// The current frame; of a file the nearest one while it is being read.
-    pub fn image(&self) -> Option<Arc<RgbPixels>> {
-        self.frames.image(self.index())
-    }
-
-    /// The current frame; `None` while it is being read.
-    pub fn exact(&self) -> Option<Arc<RgbPixels>> {
-        self.frames.exact(self.index())
-    }
-
-    /// Replaces the video by a longer one, with the new frames before or after those there were.
-    pub fn grow(&mut self, video: Arc<Video>, is_at_front: bool) {
-        let more = video.frames.len().saturating_sub(self.num_frames());
-        let at_front = if is_at_front { more } else { 0 };
-        self.playhead.grow(video.frames.len(), at_front);
-        self.frames = ViewerFrames::Memory(video);
-    }
-
-    /// Advances to the frame of this moment, or of the time of its sound that is `heard`, in seconds. Returns the seconds
-    /// until the next one; `None` while paused, and while no frame is there.
-    pub fn tick(
-        &mut self,
-        now_secs: f64,
-        playback: PlaybackOptions,
-        heard: Option<f64>,
-    ) -> Option<f64> {
-        self.playhead.set_playback(playback);
-        let len = self.frames.len();
-        if len < self.playhead.len() {
-            self.playhead.grow(len, 0);
-        }
-        if self.image().is_none() {
-            // The thread that reads them wakes the window.
-            self.playhead.hold();
-            self.frames.look_at(self.index(), false);
-            return None;
-        }
-        let wait = match heard {
-            Some(secs) => self.playhead.follow(secs),
-            None => self.playhead.tick(now_secs),
-        };
-        self.frames
-            .look_at(self.index(), self.playhead.is_backward());
-        wait
     }
 }
 

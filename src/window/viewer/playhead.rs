@@ -124,13 +124,6 @@ impl PlaybackPosition {
         Self { starts, ..self }
     }
 
-    pub fn paused(self) -> Self {
-        Self {
-            is_playing: false,
-            ..self
-        }
-    }
-
     pub fn len(&self) -> usize {
         self.len
     }
@@ -175,10 +168,7 @@ impl PlaybackPosition {
 
     /// Duration of the frame at the chosen speed.
     fn period_secs(&self) -> f64 {
-        let own = match &self.starts {
-            Some(starts) => starts.secs(self.index + 1) - starts.secs(self.index),
-            None => 1.0 / self.fps,
-        };
+        let own = self.start_secs(self.index + 1) - self.start_secs(self.index);
         own / self.playback.speed
     }
 
@@ -224,10 +214,6 @@ impl PlaybackPosition {
         self.trim = (trim != (0, end)).then_some(trim);
     }
 
-    pub fn reset_trim(&mut self) {
-        self.trim = None;
-    }
-
     /// Plays or pauses; outside of the frames that play, and at the end of a video that is played once, it begins anew.
     pub fn toggle(&mut self) {
         self.is_playing = !self.is_playing && self.len > 1;
@@ -271,16 +257,14 @@ impl PlaybackPosition {
         if !self.is_playing {
             return None;
         }
-        let mut due = self
-            .due_secs
-            .unwrap_or_else(|| now_secs + self.period_secs());
+        let due = self.due_secs.take();
+        let mut due = due.unwrap_or_else(|| now_secs + self.period_secs());
         if now_secs - due > MAX_LAG_SECS {
             due = now_secs;
         }
         while due - now_secs <= SLACK_SECS.min(self.period_secs() / 2.0) {
             self.advance();
             if !self.is_playing {
-                self.due_secs = None;
                 return None;
             }
             due += self.period_secs();

@@ -26,7 +26,7 @@ impl ViewerFrames {
     pub fn len(&self) -> usize {
         match self {
             Self::Memory(video) => video.frames.len(),
-            Self::File(frames) => frames.len(),
+            Self::File(file) => file.shared.lock().window.len(),
         }
     }
 
@@ -42,7 +42,7 @@ impl ViewerFrames {
     pub fn image(&self, index: usize) -> Option<Arc<RgbPixels>> {
         match self {
             Self::Memory(video) => video.frames.get(index).cloned(),
-            Self::File(frames) => frames.image(index),
+            Self::File(file) => file.shared.lock().window.nearest(index).cloned(),
         }
     }
 
@@ -50,20 +50,22 @@ impl ViewerFrames {
     pub fn exact(&self, index: usize) -> Option<Arc<RgbPixels>> {
         match self {
             Self::Memory(video) => video.frames.get(index).cloned(),
-            Self::File(frames) => frames.exact(index),
+            Self::File(file) => file.shared.lock().window.exact(index).cloned(),
         }
     }
 
     pub fn look_at(&self, index: usize, is_backward: bool) {
-        if let Self::File(frames) = self {
-            frames.look_at(index, is_backward);
+        if let Self::File(file) = self
+            && file.shared.lock().window.look_at(index, is_backward)
+        {
+            file.shared.changed.notify_all();
         }
     }
 
     pub fn take_failure(&self) -> Option<MediaError> {
         match self {
             Self::Memory(_) => None,
-            Self::File(frames) => frames.take_failure(),
+            Self::File(file) => file.shared.lock().failure.take(),
         }
     }
 }
@@ -99,49 +101,6 @@ impl FileFrames {
             .name("play".to_owned())
             .spawn(move || read(reader, &far, &wake))?;
         Ok(Self { shared, starts })
-    }
-
-    /// A file of `len` frames of which the first `num_read` are read and no more will be.
-    #[cfg(test)]
-    pub(super) fn unread(len: usize, num_read: usize, image: &Arc<RgbPixels>) -> Self {
-        let mut window = FrameWindow::new(len, image.rgb.len(), BUDGET_BYTES);
-        for index in 0..num_read {
-            drop(window.insert(index, Arc::clone(image)));
-        }
-        let reading = SharedReading {
-            window,
-            is_closed: false,
-            failure: None,
-            max_side: 1,
-        };
-        let shared = Arc::new(ParkedValue::new(reading));
-        Self {
-            shared,
-            starts: None,
-        }
-    }
-
-    /// Number of frames, as far as is known.
-    fn len(&self) -> usize {
-        self.shared.lock().window.len()
-    }
-
-    fn look_at(&self, index: usize, is_backward: bool) {
-        if self.shared.lock().window.look_at(index, is_backward) {
-            self.shared.changed.notify_all();
-        }
-    }
-
-    fn image(&self, index: usize) -> Option<Arc<RgbPixels>> {
-        self.shared.lock().window.nearest(index).cloned()
-    }
-
-    fn exact(&self, index: usize) -> Option<Arc<RgbPixels>> {
-        self.shared.lock().window.exact(index).cloned()
-    }
-
-    fn take_failure(&self) -> Option<MediaError> {
-        self.shared.lock().failure.take()
     }
 }
 
@@ -196,6 +155,14 @@ fn read(mut reader: VideoReader, shared: &ParkedValue<SharedReading>, wake: &Vie
     }
 }
 
+/// The image, scaled down where one of its sides is longer.
+pub(super) fn within(image: RgbPixels, max_side: u32) -> RgbPixels {
+    if image.width.max(image.height) <= max_side {
+        return image;
+    }
+    thumbnail(&image, max_side, max_side).unwrap_or(image)
+}
+
 /// Keeps a frame, and waits until another one is wanted.
 fn take(
     shared: &ParkedValue<SharedReading>,
@@ -204,12 +171,7 @@ fn take(
     image: RgbPixels,
 ) -> ControlFlow<()> {
     let max_side = shared.lock().max_side;
-    let image = if image.width.max(image.height) > max_side {
-        thumbnail(&image, max_side, max_side).unwrap_or(image)
-    } else {
-        image
-    };
-    let image = Arc::new(image);
+    let image = Arc::new(within(image, max_side));
     let mut reading = shared.lock();
     let window = &mut reading.window;
     let is_awaited = number == window.at() || window.nearest(window.at()).is_none();
@@ -273,7 +235,32 @@ mod tests {
 
     use super::*;
 
-    fn start(num_frames: u8) -> (FileFrames, tempfile::TempDir) {
+    impl FileFrames {
+        /// A file of `len` frames of which the first `num_read` are read and no more will be.
+        pub(in crate::window::viewer) fn unread(
+            len: usize,
+            num_read: usize,
+            image: &Arc<RgbPixels>,
+        ) -> Self {
+            let mut window = FrameWindow::new(len, image.rgb.len(), BUDGET_BYTES);
+            for index in 0..num_read {
+                drop(window.insert(index, Arc::clone(image)));
+            }
+            let reading = SharedReading {
+                window,
+                is_closed: false,
+                failure: None,
+                max_side: 1,
+            };
+            let shared = Arc::new(ParkedValue::new(reading));
+            Self {
+                shared,
+                starts: None,
+            }
+        }
+    }
+
+    fn start(num_frames: u8) -> (ViewerFrames, tempfile::TempDir) {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("video.webp");
         let frames: Vec<RgbPixels> = (0..num_frames)
@@ -282,7 +269,7 @@ mod tests {
         write_video(&path, &frames, VideoOptions::default()).unwrap();
         let reader = VideoReader::open(&path).unwrap();
         let frames = FileFrames::start(reader, 4096, Arc::new(|| {})).unwrap();
-        (frames, folder)
+        (ViewerFrames::File(Arc::new(frames)), folder)
     }
 
     fn until(mut is_so: impl FnMut() -> bool) {
@@ -308,8 +295,11 @@ mod tests {
     #[test]
     fn the_thread_ends_with_its_near_end() {
         let (frames, _folder) = start(5);
-        let shared = Arc::downgrade(&frames.shared);
-        drop(frames);
+        let ViewerFrames::File(file) = frames else {
+            panic!("it is a file");
+        };
+        let shared = Arc::downgrade(&file.shared);
+        drop(file);
         until(|| shared.upgrade().is_none());
     }
 }

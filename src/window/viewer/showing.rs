@@ -6,14 +6,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use crate::window::background::survived;
-use crate::window::create::choices::CompareMode;
 use crate::window::prelude::*;
 use crate::window::queue::{JobQueue, ResultItem, RunningJob};
-use crate::window::viewer::compare::{ComparedSide, ResultComparison};
-use crate::window::viewer::media::{self, OpenedFile};
-use crate::window::viewer::reading::{ViewerFrames, ViewerWake};
+use crate::window::viewer::compare::ResultComparison;
+use crate::window::viewer::media;
+use crate::window::viewer::reading::ViewerWake;
 use crate::window::viewer::{
-    FramePlayer, OpeningMedia, PlaybackPosition, ResultViewer, SPEEDS, ViewedMedia, ViewerMode,
+    FramePlayer, OpeningMedia, PlaybackPosition, ResultViewer, SPEEDS, ViewerMode,
 };
 
 const PREVIEW_FPS: f64 = 4.0;
@@ -63,7 +62,8 @@ impl ResultViewer {
         let is_free = !self.is_chosen && self.mode != ViewerMode::Live;
         if running.is_some() {
             // An input image makes room for the job.
-            self.opening.take_if(|opening| opening.is_input);
+            let input = self.input.as_ref();
+            self.opening.take_if(|it| Some(&it.path) == input);
         }
         if running.is_none() && self.mode == ViewerMode::Live {
             // The last preview stays until the result is ready to be shown.
@@ -110,6 +110,15 @@ impl ResultViewer {
         });
         let secs = secs / self.playback.speed.max(SPEEDS[0]);
         secs.clamp(MIN_SHOWING_SECS, MAX_SHOWING_SECS)
+    }
+
+    /// Of the running job so far, a result or a file; `None` for a comparison.
+    pub fn shown_player<'a>(&'a self, queue: &'a JobQueue) -> Option<&'a FramePlayer> {
+        match self.mode {
+            ViewerMode::Live => queue.live()?.growing.as_ref(),
+            ViewerMode::Result(_) | ViewerMode::File => self.player.as_ref(),
+            ViewerMode::Compare => None,
+        }
     }
 
     pub(super) fn playhead_mut<'a>(
@@ -168,9 +177,8 @@ impl ResultViewer {
             self.begin_opening(vec![path], cx);
             return;
         }
-        let frames = ViewerFrames::Memory(Arc::clone(&item.output.video));
         self.let_go(cx);
-        self.player = Some(FramePlayer::new(ViewedMedia::of_result(item), frames, 0));
+        self.player = Some(FramePlayer::of_result(item));
         self.mode = ViewerMode::Result(id);
     }
 
@@ -198,8 +206,7 @@ impl ResultViewer {
     }
 
     fn begin_opening(&mut self, paths: Vec<PathBuf>, cx: &AppContext) {
-        let name = paths.first().and_then(|path| path.file_name());
-        let name = name.unwrap_or_default().to_string_lossy().into_owned();
+        let path = paths.first().cloned().unwrap_or_default();
         let max_side = cx.ctx.input(|input| input.max_texture_side) as u32;
         let ctx = cx.ctx.clone();
         let wake: ViewerWake = Arc::new(move || ctx.request_repaint());
@@ -207,50 +214,36 @@ impl ResultViewer {
             let open = |path: &PathBuf| media::open(path, max_side, &wake);
             survived(|| paths.iter().map(open).collect())
         });
-        self.opening = Some(OpeningMedia {
-            name,
-            files,
-            is_input: false,
-        });
+        self.opening = Some(OpeningMedia { path, files });
     }
 
     pub(super) fn take_opened(&mut self, cx: &mut AppContext) {
         let Some(OpeningMedia { files, .. }) = &mut self.opening else {
             return;
         };
-        let Some(opened) = files.take() else {
-            if !files.is_busy() {
-                self.opening = None;
-            }
+        let opened = files.take();
+        if opened.is_none() && files.is_busy() {
             return;
-        };
+        }
         self.opening = None;
-        let mut opened = match opened {
+        let mut opened = match opened.unwrap_or(Ok(Vec::new())) {
             Ok(opened) => opened.into_iter(),
             Err(err) => return cx.notify(NoticeSeverity::Error, err),
         };
         match (opened.next(), opened.next()) {
-            (Some(a), Some(b)) => {
-                let [a, b] = [a, b].map(|it| ComparedSide::new(&it.media, it.frames, it.index));
-                self.begin_compare(a, b, self.compare_mode());
-            }
+            (Some(a), Some(b)) => self.begin_compare(a, b),
             (Some(file), None) => self.show_file(file, cx),
             (None, _) => {}
         }
     }
 
-    fn show_file(&mut self, opened: OpenedFile, cx: &AppContext) {
-        let OpenedFile {
-            media,
-            frames,
-            index,
-        } = opened;
+    fn show_file(&mut self, player: FramePlayer, cx: &AppContext) {
         self.let_go(cx);
         // An input image makes room for the job that starts from it, and a result for the next job.
-        let is_it = |path: &Option<PathBuf>| path.as_deref() == Some(media.path_of(0));
+        let is_it = |path: &Option<PathBuf>| path.as_deref() == Some(player.media.path_of(0));
         let is_made = is_it(&self.made);
         self.is_chosen = !is_it(&self.input) && !is_made;
-        self.player = Some(FramePlayer::new(media, frames, index));
+        self.player = Some(player);
         self.live_at = is_made.then(|| cx.now_secs + self.showing_secs());
         self.mode = ViewerMode::File;
     }
@@ -277,36 +270,24 @@ impl ResultViewer {
         }
     }
 
-    fn compare_mode(&self) -> CompareMode {
-        self.compare
-            .as_ref()
-            .map_or_else(CompareMode::default, |compare| compare.mode)
-    }
-
     pub(super) fn compare_with(&mut self, id: JobId, queue: &JobQueue, cx: &AppContext) {
-        let mode = self.compare_mode();
-        let shown = match (self.mode, self.compare.take()) {
-            (ViewerMode::Compare, Some(compare)) => {
-                let [a, _] = compare.sides;
-                Some(a)
-            }
+        let shown = match (self.mode, &self.compare) {
+            (ViewerMode::Compare, Some(compare)) => Some(&compare.sides[0].player),
             (ViewerMode::Result(shown), _) if shown == id => None,
-            _ => self.shown_side(),
+            _ => self.media().and(self.player.as_ref()),
         };
-        let item = queue.result(id).filter(|item| item.is_in_memory);
-        let other = item.map(|item| {
-            let frames = ViewerFrames::Memory(Arc::clone(&item.output.video));
-            ComparedSide::new(&ViewedMedia::of_result(item), frames, 0)
-        });
-        match (shown, other) {
-            (Some(a), Some(b)) => self.begin_compare(a, b, mode),
+        let other = queue.result(id).filter(|item| item.is_in_memory);
+        match (shown.cloned(), other) {
+            (Some(a), Some(b)) => self.begin_compare(a, FramePlayer::of_result(b)),
             _ => self.show_result(id, queue, cx),
         }
     }
 
-    fn begin_compare(&mut self, a: ComparedSide, b: ComparedSide, mode: CompareMode) {
+    fn begin_compare(&mut self, a: FramePlayer, b: FramePlayer) {
         let mut compare = ResultComparison::new(a, b);
-        compare.mode = mode;
+        if let Some(before) = &self.compare {
+            compare.mode = before.mode;
+        }
         self.compare = Some(compare);
         self.zoom = Default::default();
         self.is_chosen = true;
@@ -331,12 +312,6 @@ impl ResultViewer {
             _ => self.show_newest(queue, cx),
         }
         self.choose(cx);
-    }
-
-    fn shown_side(&self) -> Option<ComparedSide> {
-        let media = self.media()?;
-        let frames = self.player.as_ref()?.frames.clone();
-        Some(ComparedSide::new(media, frames, self.batch_index()))
     }
 
     /// Shows the frame of this moment, and has the window woken for the next one.
@@ -405,13 +380,9 @@ impl ResultViewer {
     }
 
     fn tell_failure(&self, cx: &mut AppContext) {
-        let of_compare = self
-            .compare
-            .as_ref()
-            .and_then(ResultComparison::take_failure);
-        let player = self.player.as_ref();
-        let of_player = player.and_then(|player| player.frames.take_failure());
-        if let Some(err) = of_compare.or(of_player) {
+        let compared = self.compare.iter().flat_map(|it| &it.sides);
+        let mut players = compared.map(|side| &side.player).chain(&self.player);
+        if let Some(err) = players.find_map(|player| player.frames.take_failure()) {
             let err = JobError::from_error(JobErrorKind::InvalidRequest, &err)
                 .advise("The part before the damage can be played");
             cx.notify(NoticeSeverity::Warning, err);

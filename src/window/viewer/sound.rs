@@ -6,10 +6,11 @@
 use std::fs;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
+use egui::mutex::Mutex;
 use futures_lite::future::block_on;
 use pulseaudio::protocol::{
     ChannelMap, PlaybackStreamParams, SampleFormat, SampleSpec, stream::BufferAttr,
@@ -107,7 +108,7 @@ impl ViewerSound {
         if !playing.ended.is_busy() {
             return None;
         }
-        let mut stream = lock(&playing.stream);
+        let mut stream = playing.stream.lock();
         stream.gain = self.volume.gain();
         stream.heard_secs(Instant::now())
     }
@@ -184,12 +185,8 @@ impl PlayingSound {
 
 impl Drop for PlayingSound {
     fn drop(&mut self) {
-        lock(&self.stream).is_closed = true;
+        self.stream.lock().is_closed = true;
     }
-}
-
-fn lock(stream: &Mutex<SoundStream>) -> MutexGuard<'_, SoundStream> {
-    stream.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Plays a stream until it is closed.
@@ -199,7 +196,7 @@ fn play(stream: &Arc<Mutex<SoundStream>>) -> Result<(), ClientError> {
     let cookie = cookie.unwrap_or_else(|| vec![0; COOKIE_BYTES]);
     let client = Client::new_unix(c"Safelight", UnixStream::connect(socket)?, Some(cookie))?;
     let (channels, rate) = {
-        let stream = lock(stream);
+        let stream = stream.lock();
         (stream.sound.channels as u8, stream.rate)
     };
     let frame_bytes = 2 * u32::from(channels);
@@ -220,14 +217,14 @@ fn play(stream: &Arc<Mutex<SoundStream>>) -> Result<(), ClientError> {
         ..PlaybackStreamParams::default()
     };
     let source = Arc::clone(stream);
-    let fill = move |bytes: &mut [u8]| lock(&source).fill(bytes);
+    let fill = move |bytes: &mut [u8]| source.lock().fill(bytes);
     let playback = block_on(client.create_playback_stream(params, fill.as_playback_source()))?;
-    while !lock(stream).is_closed {
+    while !stream.lock().is_closed {
         let timing = block_on(playback.timing_info())?;
         let waiting = timing.sink_usec as f64 / 1e6 * rate;
         let heard = timing.read_offset as f64 / f64::from(frame_bytes) - waiting;
         if timing.playing {
-            lock(stream).clock = Some((heard.max(0.0), Instant::now()));
+            stream.lock().clock = Some((heard.max(0.0), Instant::now()));
         }
         thread::sleep(CLOCK_INTERVAL);
     }
@@ -244,12 +241,10 @@ struct SoundStream {
     end: usize,
     repeats: bool,
     gain: f32,
-    /// Position in the sound of what the device gets next.
-    next: usize,
+    /// Position in the sound of the first sample.
+    first: usize,
     /// Number of samples that the device got.
-    given: u64,
-    /// That number, and the position in the sound, at the start and at each jump back.
-    jumps: Vec<(u64, usize)>,
+    given: usize,
     /// Number of samples that have been heard at a moment.
     clock: Option<(f64, Instant)>,
     started: Instant,
@@ -260,9 +255,8 @@ impl SoundStream {
     /// `from`: time in the video, in seconds.
     fn new(sound: &Arc<SampledSound>, section: PlayedSection, from: f64) -> Self {
         let own = f64::from(sound.rate);
-        let [begin, end, next] = [section.range.0, section.range.1, from]
+        let [begin, end, first] = [section.range.0, section.range.1, from]
             .map(|secs| (secs.max(0.0) * own).round() as usize);
-        let next = next.clamp(begin, end);
         Self {
             sound: Arc::clone(sound),
             rate: own * section.speed.max(0.01),
@@ -271,13 +265,21 @@ impl SoundStream {
             end: end.max(begin + 1),
             repeats: section.repeats,
             gain: 0.0,
-            next,
+            first: first.clamp(begin, end),
             given: 0,
-            jumps: vec![(0, next)],
             clock: None,
             started: Instant::now(),
             is_closed: false,
         }
+    }
+
+    /// Position in the sound after this number of samples; past the end of one that plays once.
+    fn position(&self, num_played: usize) -> usize {
+        let at = self.first + num_played;
+        if self.repeats && at >= self.end {
+            return self.begin + (at - self.end) % (self.end - self.begin);
+        }
+        at
     }
 
     /// Fills the device's buffer: silence after the end of the sound, and once it is closed. Returns the bytes filled.
@@ -286,18 +288,14 @@ impl SoundStream {
         let frames = bytes.chunks_exact_mut(2 * channels);
         let filled = frames.len() * 2 * channels;
         for frame in frames {
-            if self.repeats && self.next >= self.end {
-                self.next = self.begin;
-                self.jumps.push((self.given, self.begin));
-            }
-            let is_heard = self.next < self.end && !self.is_closed;
-            let at = self.next * channels;
+            let position = self.position(self.given);
+            let is_heard = position < self.end && !self.is_closed;
+            let at = position * channels;
             let samples = self.sound.samples.get(at..at + channels);
             for (index, bytes) in frame.as_chunks_mut().0.iter_mut().enumerate() {
                 let sample = samples.filter(|_| is_heard).map_or(0, |it| it[index]);
                 *bytes = ((f32::from(sample) * self.gain) as i16).to_le_bytes();
             }
-            self.next += 1;
             self.given += 1;
         }
         filled
@@ -305,7 +303,7 @@ impl SoundStream {
 
     /// Time in the video that is heard, in seconds. Until the device plays, that is the first one; `None` where it does
     /// not begin in time.
-    fn heard_secs(&mut self, now: Instant) -> Option<f64> {
+    fn heard_secs(&self, now: Instant) -> Option<f64> {
         let heard = match self.clock {
             Some((heard, at)) => {
                 let since = now.saturating_duration_since(at).as_secs_f64() * self.rate;
@@ -314,14 +312,7 @@ impl SoundStream {
             None if now.saturating_duration_since(self.started) < BEGINS_WITHIN => 0.0,
             None => return None,
         };
-        // All but the last jump before it are over.
-        let later = self
-            .jumps
-            .iter()
-            .rposition(|(given, _)| *given as f64 <= heard);
-        self.jumps.drain(..later.unwrap_or(0));
-        let (given, position) = self.jumps.first().copied().unwrap_or_default();
-        let position = position as f64 + (heard - given as f64).max(0.0);
+        let position = self.position(heard as usize) as f64 + heard.fract();
         Some(position.min(self.end as f64) / f64::from(self.sound.rate.max(1)))
     }
 }

@@ -115,12 +115,9 @@ pub struct ViewerTexture {
 
 struct NextContent {
     content: ViewerContent,
-    image: NextImage,
-}
-
-enum NextImage {
-    Ready(ColorImage),
-    Coming(BackgroundTask<ColorImage>),
+    /// Once it is converted.
+    image: Option<ColorImage>,
+    coming: BackgroundTask<ColorImage>,
 }
 
 impl ViewerTexture {
@@ -157,35 +154,37 @@ impl ViewerTexture {
         if self.next.is_some() || self.shown.as_ref() == Some(content) {
             return;
         }
-        let content = content.clone();
-        let image = if content.is_small() {
-            NextImage::Ready(content.image())
-        } else {
-            let content = content.clone();
-            NextImage::Coming(cx.background.run("images", move || content.image()))
-        };
-        self.next = Some(NextContent { content, image });
+        let image = content.is_small().then(|| content.image());
+        let mut coming = BackgroundTask::default();
+        if image.is_none() {
+            let large = content.clone();
+            coming = cx.background.run("images", move || large.image());
+        }
+        self.next = Some(NextContent {
+            content: content.clone(),
+            image,
+            coming,
+        });
     }
 
     fn is_busy(&mut self) -> bool {
-        if let Some(NextContent { image, .. }) = &mut self.next
-            && let NextImage::Coming(coming) = image
-        {
-            match coming.take() {
-                Some(ready) => *image = NextImage::Ready(ready),
-                None if coming.is_busy() => return true,
-                // Its thread could not begin: the next frame tries again.
-                None => self.next = None,
-            }
+        let Some(next) = &mut self.next else {
+            return false;
+        };
+        next.image = next.image.take().or_else(|| next.coming.take());
+        let is_missing = next.image.is_none();
+        if is_missing && !next.coming.is_busy() {
+            // Its thread could not begin: the next frame tries again.
+            self.next = None;
         }
-        false
+        is_missing && self.next.is_some()
     }
 
     fn turn(&mut self, ctx: &Context) {
-        let Some(NextContent {
-            content,
-            image: NextImage::Ready(image),
-        }) = self.next.take()
+        let Some((content, image)) = self
+            .next
+            .take()
+            .and_then(|it| Some((it.content, it.image?)))
         else {
             return;
         };

@@ -58,13 +58,8 @@ pub fn word_button(ui: &mut Ui, is_on: bool, word: &str, name: &str, hover: &str
 }
 
 pub fn icon_toggle(ui: &mut Ui, is_on: bool, icon: char, name: &str, hover: &str) -> Response {
-    quiet_switch(
-        ui,
-        is_on,
-        RichText::new(icon).size(theme::ICON),
-        name,
-        hover,
-    )
+    let face = RichText::new(icon).size(theme::ICON);
+    quiet_switch(ui, is_on, face, name, hover)
 }
 
 fn quiet_switch(ui: &mut Ui, is_on: bool, face: RichText, name: &str, hover: &str) -> Response {
@@ -85,7 +80,8 @@ pub fn caret(is_open: bool) -> char {
 
 /// The sign of a list to choose from, the same as of what folds.
 pub fn list_icon(ui: &Ui, rect: Rect, visuals: &WidgetVisuals, _is_open: bool) {
-    chevron(ui, rect, visuals.fg_stroke.color, icons::CARET_DOWN);
+    let (middle, colour) = (rect.center(), visuals.fg_stroke.color);
+    text_at(ui, middle, icons::CARET_DOWN, theme::CHEVRON, colour);
 }
 
 /// The colour of quiet words on a button that is chosen or is not.
@@ -137,8 +133,7 @@ pub fn badge(
     text: impl ToString,
     (size, ink): (f32, Color32),
 ) {
-    let radius = CornerRadius::same(theme::RADIUS);
-    ui.painter().rect_filled(rect, radius, ground);
+    ui.painter().rect_filled(rect, theme::RADIUS, ground);
     text_at(ui, rect.center(), text, size, ink);
 }
 
@@ -214,10 +209,8 @@ pub fn chip(ui: &mut Ui, text: &str, name: &str, hover: &str) -> Response {
 /// A chip that a press removes: returns whether it was pressed.
 pub fn removable_chip(ui: &mut Ui, text: &str, kind: &str) -> bool {
     let shown = format!("{text}  {}", icons::X);
-    let (name, hover) = (
-        format!("Remove {kind} {text}"),
-        format!("Remove this {kind}"),
-    );
+    let name = format!("Remove {kind} {text}");
+    let hover = format!("Remove this {kind}");
     chip(ui, &shown, &name, &hover).clicked()
 }
 
@@ -285,17 +278,11 @@ pub fn across(ui: &mut Ui, id: &str, contents: impl FnOnce(&mut Ui) -> Response)
         .inner
 }
 
-/// The sign of what opens and folds, the same everywhere.
-fn chevron(ui: &Ui, rect: Rect, colour: Color32, icon: char) {
-    let font = FontId::proportional(theme::CHEVRON);
-    ui.painter()
-        .text(rect.center(), Align2::CENTER_CENTER, icon, font, colour);
-}
-
 /// The sign before the heading of a part that folds.
 pub fn fold_icon(ui: &mut Ui, openness: f32, response: &Response) {
     let colour = ui.style().interact(response).fg_stroke.color;
-    chevron(ui, response.rect, colour, caret(openness > 0.5));
+    let (middle, icon) = (response.rect.center(), caret(openness > 0.5));
+    text_at(ui, middle, icon, theme::CHEVRON, colour);
 }
 
 /// Line of fixed height, present even if empty: content below it does not jump.
@@ -413,7 +400,9 @@ impl Plugin for FocusScroll {
         let Some(response) = response.filter(|_| self.is_walking) else {
             return;
         };
-        if has_moved && is_hidden(&response) {
+        // A part of it is clipped by its container.
+        let seen = response.interact_rect.expand(1.0);
+        if has_moved && !seen.contains_rect(response.rect) {
             self.wanted = focused;
             ctx.request_repaint();
         }
@@ -426,12 +415,6 @@ fn walks(key: Key) -> bool {
         key,
         Key::Tab | Key::ArrowUp | Key::ArrowDown | Key::ArrowLeft | Key::ArrowRight
     )
-}
-
-/// Returns whether a part of it is clipped by its container.
-fn is_hidden(response: &Response) -> bool {
-    let seen = response.interact_rect.expand(1.0);
-    !seen.contains_rect(response.rect)
 }
 
 fn ring(ui: &Ui, response: &Response) {

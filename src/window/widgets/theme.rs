@@ -3,10 +3,7 @@
 //! Lengths are in points. No other file names a colour or a width.
 
 use egui::style::{Selection, WidgetVisuals, Widgets};
-use egui::{
-    Color32, Context, CornerRadius, FontFamily, FontId, Margin, Stroke, TextStyle, Vec2, Visuals,
-    vec2,
-};
+use egui::{Color32, Context, CornerRadius, Margin, Stroke, TextStyle, Vec2, Visuals, vec2};
 use safelight_core::job::Stage;
 
 /// Of a code for cameras, in both themes.
@@ -103,12 +100,7 @@ pub const MODEL_ROW_HEIGHT: f32 = 46.0;
 /// A model of the first page, with whether it fits.
 pub const FIRST_BUTTON_WIDTH: f32 = 320.0;
 /// Margins of a page; the scroll bar is in the right one.
-pub const PAGE_MARGIN: Margin = Margin {
-    left: 24,
-    right: 12,
-    top: 16,
-    bottom: 0,
-};
+pub const PAGE_MARGIN: Margin = margin([24, 12], [16, 0]);
 pub const SETTINGS_NAME_WIDTH: f32 = 168.0;
 /// Width below which names are above their controls.
 pub const SETTINGS_NARROW: f32 = 460.0;
@@ -201,81 +193,55 @@ const fn rgb(hex: u32) -> Color32 {
     Color32::from_rgb((hex >> 16) as u8, (hex >> 8) as u8, hex as u8)
 }
 
-#[derive(Clone, Copy, Debug)]
-pub struct ThemeColors {
-    pub panel: Color32,
-    pub stage: Color32,
-    pub field: Color32,
-    pub raised: Color32,
-    pub hovered: Color32,
-    pub line: Color32,
-    pub text: Color32,
-    pub weak: Color32,
-    /// The safelight itself.
-    pub accent: Color32,
-    pub on_accent: Color32,
-    /// Behind what is chosen, and its text.
-    pub selected: Color32,
-    pub on_selected: Color32,
-    pub amber: Color32,
-    pub error: Color32,
-    pub good: Color32,
-    pub used: Color32,
-    pub allocated: Color32,
-    pub reserved: Color32,
-    pub cap: Color32,
-    /// Of the machine around the job.
-    pub cache: Color32,
-    pub available: Color32,
+macro_rules! theme_colors {
+    ($($(#[$doc:meta])* $name:ident: $dark:literal, $light:literal;)*) => {
+        #[derive(Clone, Copy, Debug)]
+        pub struct ThemeColors {
+            $($(#[$doc])* pub $name: Color32,)*
+        }
+
+        const DARKROOM: ThemeColors = ThemeColors { $($name: rgb($dark),)* };
+        const DAYLIGHT: ThemeColors = ThemeColors { $($name: rgb($light),)* };
+    };
 }
 
-const DARKROOM: ThemeColors = ThemeColors {
-    panel: rgb(0x1a_1614),
-    stage: rgb(0x0c_0a09),
-    field: rgb(0x11_0e0d),
-    raised: rgb(0x2a_2421),
-    hovered: rgb(0x38_302b),
-    line: rgb(0x35_2d28),
-    text: rgb(0xec_e4db),
-    weak: rgb(0xa3_978c),
-    accent: rgb(0xf0_4a2e),
-    on_accent: rgb(0xff_f6f0),
-    selected: rgb(0x8f_3222),
-    on_selected: rgb(0xf8_f0e8),
-    amber: rgb(0xf5_a95c),
-    error: rgb(0xff_7d66),
-    good: rgb(0x9c_c98a),
-    used: rgb(0xf5_a95c),
-    allocated: rgb(0xf0_4a2e),
-    reserved: rgb(0xb0_7aa1),
-    cap: rgb(0x8d_8278),
-    cache: rgb(0x6f_9fb0),
-    available: rgb(0x86_b07a),
-};
+// Each colour in the darkroom and in daylight.
+theme_colors! {
+    panel: 0x1a_1614, 0xf7_f5f3;
+    stage: 0x0c_0a09, 0xe1_e1e1;
+    field: 0x11_0e0d, 0xff_ffff;
+    raised: 0x2a_2421, 0xec_e8e4;
+    hovered: 0x38_302b, 0xdf_dad5;
+    line: 0x35_2d28, 0xd2_ccc6;
+    text: 0xec_e4db, 0x27_2320;
+    weak: 0xa3_978c, 0x61_5b56;
+    /// The safelight itself.
+    accent: 0xf0_4a2e, 0xc9_3519;
+    on_accent: 0xff_f6f0, 0xff_fdfa;
+    /// Behind what is chosen, and its text.
+    selected: 0x8f_3222, 0x4a_433e;
+    on_selected: 0xf8_f0e8, 0xff_ffff;
+    amber: 0xf5_a95c, 0x8a_4b08;
+    error: 0xff_7d66, 0xb0_2a12;
+    good: 0x9c_c98a, 0x33_6524;
+    used: 0xf5_a95c, 0x9d_5b0f;
+    allocated: 0xf0_4a2e, 0xc9_3519;
+    reserved: 0xb0_7aa1, 0x80_4a75;
+    cap: 0x8d_8278, 0x74_6960;
+    /// Of the machine around the job.
+    cache: 0x6f_9fb0, 0x2f_6b80;
+    available: 0x86_b07a, 0x48_7638;
+}
 
-const DAYLIGHT: ThemeColors = ThemeColors {
-    panel: rgb(0xf7_f5f3),
-    stage: rgb(0xe1_e1e1),
-    field: rgb(0xff_ffff),
-    raised: rgb(0xec_e8e4),
-    hovered: rgb(0xdf_dad5),
-    line: rgb(0xd2_ccc6),
-    text: rgb(0x27_2320),
-    weak: rgb(0x61_5b56),
-    accent: rgb(0xc9_3519),
-    on_accent: rgb(0xff_fdfa),
-    selected: rgb(0x4a_433e),
-    on_selected: rgb(0xff_ffff),
-    amber: rgb(0x8a_4b08),
-    error: rgb(0xb0_2a12),
-    good: rgb(0x33_6524),
-    used: rgb(0x9d_5b0f),
-    allocated: rgb(0xc9_3519),
-    reserved: rgb(0x80_4a75),
-    cap: rgb(0x74_6960),
-    cache: rgb(0x2f_6b80),
-    available: rgb(0x48_7638),
-};
+/// Left and right, then top and bottom.
+pub const fn margin([left, right]: [i8; 2], [top, bottom]: [i8; 2]) -> Margin {
+    Margin {
+        left,
+        right,
+        top,
+        bottom,
+    }
+}
 
 /// Colours of the overlay that shows a mask, one of which differs from any image.
 pub const MASK_COLOURS: [(Color32, &str); 4] = [
@@ -325,19 +291,13 @@ pub fn install(ctx: &Context) {
             style.spacing.menu_margin = Margin::same(8);
             style.spacing.window_margin = Margin::same(16);
             style.interaction.selectable_labels = false;
-            style.text_styles = [
-                (TextStyle::Small, SMALL_TEXT),
-                (TextStyle::Body, BODY_TEXT),
-                (TextStyle::Button, BODY_TEXT),
-                (TextStyle::Heading, HEADING_TEXT),
-            ]
-            .into_iter()
-            .map(|(text, size)| (text, FontId::proportional(size)))
-            .chain([(
-                TextStyle::Monospace,
-                FontId::new(SMALL_TEXT, FontFamily::Monospace),
-            )])
-            .collect();
+            for (text, font) in &mut style.text_styles {
+                font.size = match text {
+                    TextStyle::Small | TextStyle::Monospace => SMALL_TEXT,
+                    TextStyle::Heading => HEADING_TEXT,
+                    _ => BODY_TEXT,
+                };
+            }
         });
     }
 }
@@ -353,7 +313,6 @@ fn visuals(theme: egui::Theme, palette: &ThemeColors) -> Visuals {
     visuals.text_edit_bg_color = Some(palette.field);
     visuals.faint_bg_color = palette.raised.gamma_multiply(0.5);
     visuals.code_bg_color = palette.field;
-    visuals.override_text_color = None;
     visuals.weak_text_color = Some(palette.weak);
     visuals.hyperlink_color = palette.amber;
     visuals.warn_fg_color = palette.amber;
@@ -393,4 +352,89 @@ fn widgets(palette: &ThemeColors) -> Widgets {
 }
 
 #[cfg(test)]
-mod tests;
+mod tests {
+    use egui::{Id, TextEdit, ViewportId};
+
+    use super::*;
+
+    #[test]
+    fn focused_text_field_requests_no_repaint() {
+        let ctx = Context::default();
+        install(&ctx);
+        let mut text = String::from("a boat");
+        let mut delay = None;
+        for round in 0..10 {
+            let input = egui::RawInput {
+                time: Some(f64::from(round) * 0.1),
+                ..Default::default()
+            };
+            let mut output = ctx.run_ui(input, |ui| {
+                let id = Id::unique("prompt");
+                ui.memory_mut(|memory| memory.request_focus(id));
+                ui.add(TextEdit::multiline(&mut text).id(id));
+            });
+            output.textures_delta.clear();
+            delay = Some(output.viewport_output[&ViewportId::ROOT].repaint_delay);
+        }
+        assert_eq!(delay, Some(std::time::Duration::MAX));
+    }
+
+    /// As WCAG 2 defines it; 4.5 can be read by most people.
+    fn contrast(one: Color32, other: Color32) -> f32 {
+        let luminance = |colour: Color32| {
+            let [red, green, blue, _] = egui::Rgba::from(colour).to_array();
+            0.2126 * red + 0.7152 * green + 0.0722 * blue
+        };
+        let (one, other) = (luminance(one), luminance(other));
+        (one.max(other) + 0.05) / (one.min(other) + 0.05)
+    }
+
+    #[test]
+    fn text_colours_have_enough_contrast_on_every_background() {
+        for palette in [&DARKROOM, &DAYLIGHT] {
+            let assert_readable = |ink: Color32, fill: Color32, least: f32| {
+                let found = contrast(ink, fill);
+                assert!(
+                    found >= least,
+                    "{ink:?} on {fill:?} has a contrast of {found}"
+                );
+            };
+            let ThemeColors {
+                panel,
+                stage,
+                field,
+                raised,
+                ..
+            } = *palette;
+            let ThemeColors {
+                text,
+                weak,
+                amber,
+                error,
+                good,
+                ..
+            } = *palette;
+            for fill in [panel, stage, field, raised] {
+                for ink in [text, weak, amber, error, good] {
+                    assert_readable(ink, fill, 4.5);
+                }
+            }
+            assert_readable(palette.on_selected, palette.selected, 4.5);
+            assert_readable(text, palette.hovered, 4.5);
+            // Large words only.
+            assert_readable(palette.on_accent, palette.accent, 3.0);
+            let ThemeColors {
+                used,
+                allocated,
+                reserved,
+                cap,
+                cache,
+                available,
+                ..
+            } = *palette;
+            for ink in [used, allocated, reserved, cap, cache, available] {
+                assert_readable(ink, panel, 4.5);
+            }
+        }
+    }
+}

@@ -11,12 +11,9 @@ use crate::window::layout::prelude::*;
 const TILES_PX: [u32; 2] = [256, 512];
 /// Initial value for models without a shift.
 const USUAL_SHIFT: f64 = 3.0;
-const STEPS_HOVER: &str = "How many times the result is refined. More is slower and cleaner";
 const SHIFT_HOVER: &str =
     "Timestep shift: higher spends more steps on composition, lower on details";
 const SHIFT_AUTO: &str = "Automatic";
-const FPS_HOVER: &str =
-    "Frames per second of the saved video. It changes how fast it plays, not what is made";
 const OFF: &str = "Off";
 /// Factors of width and height in the form; the command line and files take any other.
 const SECOND_PASS_SCALES: [f64; 4] = [1.25, 1.5, 2.0, 4.0];
@@ -27,11 +24,8 @@ pub(super) fn advanced_ui(ui: &mut Ui, view: &mut UiContext<'_>, spec: &ModelSpe
     part_ui(ui, view.form, spec);
     said_ui(ui, view, &["start-step", "end-step"]);
     guidance_ui(ui, view.form, spec);
-    said_ui(
-        ui,
-        view,
-        &["guidance", "guidance-2", "true-cfg", "negative"],
-    );
+    let fields = ["guidance", "guidance-2", "true-cfg", "negative"];
+    said_ui(ui, view, &fields);
     guider_ui(ui, view.form, spec);
     said_ui(ui, view, &["guider", "guidance-range"]);
     sampler_ui(ui, view.form, spec);
@@ -57,27 +51,20 @@ pub(super) fn advanced_ui(ui: &mut Ui, view: &mut UiContext<'_>, spec: &ModelSpe
         step_cache_ui(ui, view.form, step_caches);
         said_ui(ui, view, &["step-cache"]);
     }
-    let button = hint_button(
-        ui,
-        "Reset to the model's defaults",
-        "Everything except the prompt, the LoRAs, the images and the seed",
-    );
+    let hover = "Everything except the prompt, the LoRAs, the images and the seed";
+    let button = hint_button(ui, "Reset to the model's defaults", hover);
     view.on_click(&button, LibraryCommand::ResetForm);
 }
 
 fn steps_ui(ui: &mut Ui, form: &mut GenerateForm, spec: &ModelSpec) {
-    let default = spec.defaults.sampling.num_steps;
+    let hover = "How many times the result is refined. More is slower and cleaner";
     let before = form.sampling.num_steps;
-    default_row(
-        ui,
-        ("Steps", "steps", STEPS_HOVER),
-        &mut form.sampling.num_steps,
-        (default, default.to_string()),
-        |ui, label, num_steps| {
-            let slider = Slider::new(num_steps, 1..=100).clamping(SliderClamping::Never);
-            wide_slider(ui, slider, STEPS_HOVER).labelled_by(label);
-        },
-    );
+    let (names, default) = (("Steps", "steps", hover), spec.defaults.sampling.num_steps);
+    let (value, default) = (&mut form.sampling.num_steps, (default, default.to_string()));
+    default_row(ui, names, value, default, |ui, label, num_steps| {
+        let slider = Slider::new(num_steps, 1..=100).clamping(SliderClamping::Never);
+        wide_slider(ui, slider, hover).labelled_by(label);
+    });
     if form.sampling.num_steps != before {
         form.settle_part(spec);
     }
@@ -96,20 +83,15 @@ fn part_ui(ui: &mut Ui, form: &mut GenerateForm, spec: &ModelSpec) {
     let hover = "Which part of the steps runs. Stopping early leaves noise, for another model to \
                 continue; starting late begins from noise as if earlier steps had run";
     let names = ("Run steps", "the part of the steps", hover);
-    own_row(
-        ui,
-        names,
-        &mut part,
-        (whole, "all of them"),
-        |ui, _, part| {
-            let hovers = [
-                "The first step that runs, counted from 0",
-                "The step to stop before. The number of steps runs all of them",
-            ];
-            let values = [&mut part.0, &mut part.1].map(|value| DragValue::new(value).speed(0.1));
-            number_pair(ui, RUN_TO, ["Start step", "End step"], hovers, values);
-        },
-    );
+    let default = (whole, "all of them");
+    own_row(ui, names, &mut part, default, |ui, _, part| {
+        let hovers = [
+            "The first step that runs, counted from 0",
+            "The step to stop before. The number of steps runs all of them",
+        ];
+        let values = [&mut part.0, &mut part.1].map(|value| DragValue::new(value).speed(0.1));
+        number_pair(ui, RUN_TO, ["Start step", "End step"], hovers, values);
+    });
     if part != before {
         sampling.start_step = Some(part.0).filter(|start| *start != whole.0);
         sampling.end_step = Some(part.1).filter(|end| *end != whole.1);
@@ -117,100 +99,86 @@ fn part_ui(ui: &mut Ui, form: &mut GenerateForm, spec: &ModelSpec) {
 }
 
 fn sampler_ui(ui: &mut Ui, form: &mut GenerateForm, spec: &ModelSpec) {
-    let default = spec.defaults.sampling.sampler;
-    let text = |sampler: SamplerKind| {
-        let text = match sampler {
-            SamplerKind::UniPc => "Corrects itself with the steps before: clean in few steps",
-            SamplerKind::UniPcBh1 => "UniPC with a gentler correction, for fewer than ten steps",
-            SamplerKind::Euler => "The simplest: straight steps",
-            SamplerKind::EulerAncestral => "Euler that adds new noise after each step: more varied",
-            SamplerKind::Heun => "Checks and corrects each step: better steps, but twice as slow",
-            SamplerKind::DpmPp2m => "Looks one step back: smooth and sharp, as fast as Euler",
-            SamplerKind::DpmPp2mDiffusers => "As DPM++ 2M, with the formula of diffusers",
-            SamplerKind::DpmPp2mSde => {
-                "DPM++ 2M that adds new noise (plain, not from a Brownian tree): richer texture"
-            }
-            SamplerKind::DpmPpSde => {
-                "New noise twice a step (plain, not from a Brownian tree): detailed, twice as slow"
-            }
-            SamplerKind::ResMultistep => {
-                "Looks one step back: precise in few steps, as fast as Euler"
-            }
-            SamplerKind::Res2s => "Two calls a step: very precise, twice as slow (RES4LYF)",
-            SamplerKind::ErSde => "Looks two steps back and adds new noise: detailed in few steps",
-            SamplerKind::GradientEstimation => {
-                "Euler that goes further where the direction changes"
-            }
-            SamplerKind::Lcm => "For models distilled to a few steps: adds new noise between steps",
-        };
-        if sampler == default {
-            format!("{text}. The model's default, and the best choice when in doubt")
-        } else {
-            text.to_owned()
-        }
-    };
-    choice_ui(
-        ui,
-        (
-            "Sampler",
-            "sampler",
-            "Method that removes noise step by step",
-        ),
-        (&mut form.sampling.sampler, default),
-        &SamplerKind::ALL.map(|sampler| (sampler, sampler.label(), text(sampler))),
+    let names = (
+        "Sampler",
+        "sampler",
+        "Method that removes noise step by step",
     );
+    let default = spec.defaults.sampling.sampler;
+    let mut choices = SamplerKind::ALL.map(|it| (it, it.label(), sampler_text(it).to_owned()));
+    for (_, _, text) in choices.iter_mut().filter(|it| it.0 == default) {
+        text.push_str(". The model's default, and the best choice when in doubt");
+    }
+    choice_ui(ui, names, (&mut form.sampling.sampler, default), &choices);
+}
+
+fn sampler_text(sampler: SamplerKind) -> &'static str {
+    match sampler {
+        SamplerKind::UniPc => "Corrects itself with the steps before: clean in few steps",
+        SamplerKind::UniPcBh1 => "UniPC with a gentler correction, for fewer than ten steps",
+        SamplerKind::Euler => "The simplest: straight steps",
+        SamplerKind::EulerAncestral => "Euler that adds new noise after each step: more varied",
+        SamplerKind::Heun => "Checks and corrects each step: better steps, but twice as slow",
+        SamplerKind::DpmPp2m => "Looks one step back: smooth and sharp, as fast as Euler",
+        SamplerKind::DpmPp2mDiffusers => "As DPM++ 2M, with the formula of diffusers",
+        SamplerKind::DpmPp2mSde => {
+            "DPM++ 2M that adds new noise (plain, not from a Brownian tree): richer texture"
+        }
+        SamplerKind::DpmPpSde => {
+            "New noise twice a step (plain, not from a Brownian tree): detailed, twice as slow"
+        }
+        SamplerKind::ResMultistep => "Looks one step back: precise in few steps, as fast as Euler",
+        SamplerKind::Res2s => "Two calls a step: very precise, twice as slow (RES4LYF)",
+        SamplerKind::ErSde => "Looks two steps back and adds new noise: detailed in few steps",
+        SamplerKind::GradientEstimation => "Euler that goes further where the direction changes",
+        SamplerKind::Lcm => "For models distilled to a few steps: adds new noise between steps",
+    }
 }
 
 fn schedule_ui(ui: &mut Ui, form: &mut GenerateForm) {
-    let text = |schedule| {
-        let text = match schedule {
-            SigmaSchedule::Model => "As the model was trained",
-            SigmaSchedule::Simple => "Evenly spaced, then shifted: the usual choice in ComfyUI",
-            SigmaSchedule::Normal => "As Simple, down to the smallest noise level",
-            SigmaSchedule::SgmUniform => "As Normal, without its last noise level",
-            SigmaSchedule::Beta => "More steps at both ends, for composition and details",
-            SigmaSchedule::Beta57 => "As Beta, with more steps at low noise (RES4LYF)",
-            SigmaSchedule::Karras => "More steps at low noise, for details",
-            SigmaSchedule::Exponential => "Each step removes the same fraction of the noise",
-            SigmaSchedule::KlOptimal => "Evenly spaced in the arctangent of the noise level",
-            SigmaSchedule::BongTangent => "More steps at both ends, whatever the shift (RES4LYF)",
-            SigmaSchedule::BetaDiffusers => "Beta between the model's own ends",
-            SigmaSchedule::KarrasDiffusers => "Karras between the model's own ends",
-            SigmaSchedule::ExponentialDiffusers => "Exponential between the model's own ends",
-        };
-        text.to_owned()
+    let text = |schedule| match schedule {
+        SigmaSchedule::Model => "As the model was trained",
+        SigmaSchedule::Simple => "Evenly spaced, then shifted: the usual choice in ComfyUI",
+        SigmaSchedule::Normal => "As Simple, down to the smallest noise level",
+        SigmaSchedule::SgmUniform => "As Normal, without its last noise level",
+        SigmaSchedule::Beta => "More steps at both ends, for composition and details",
+        SigmaSchedule::Beta57 => "As Beta, with more steps at low noise (RES4LYF)",
+        SigmaSchedule::Karras => "More steps at low noise, for details",
+        SigmaSchedule::Exponential => "Each step removes the same fraction of the noise",
+        SigmaSchedule::KlOptimal => "Evenly spaced in the arctangent of the noise level",
+        SigmaSchedule::BongTangent => "More steps at both ends, whatever the shift (RES4LYF)",
+        SigmaSchedule::BetaDiffusers => "Beta between the model's own ends",
+        SigmaSchedule::KarrasDiffusers => "Karras between the model's own ends",
+        SigmaSchedule::ExponentialDiffusers => "Exponential between the model's own ends",
     };
-    choice_ui(
-        ui,
-        (
-            "Scheduler",
-            "schedule",
-            "How the noise levels of the steps are spaced",
-        ),
-        (&mut form.sampling.sigma_schedule, SigmaSchedule::default()),
-        &SigmaSchedule::ALL.map(|schedule| (schedule, schedule.label(), text(schedule))),
+    let names = (
+        "Scheduler",
+        "schedule",
+        "How the noise levels of the steps are spaced",
     );
+    let value = (&mut form.sampling.sigma_schedule, SigmaSchedule::default());
+    let choices = SigmaSchedule::ALL.map(|schedule| (schedule, schedule.label(), text(schedule)));
+    choice_ui(ui, names, value, &choices);
 }
 
 fn prompt_weights_ui(ui: &mut Ui, form: &mut GenerateForm, default: PromptWeights) {
     let hover = "Weights of words, such as (word:1.2)";
-    let text = |rule: PromptWeights| {
-        let text = match rule {
-            PromptWeights::Off => "Brackets are text",
-            PromptWeights::Comfy => {
-                "(word) multiplies the weight by 1.1, (word:1.2) sets it; write \\( for a bracket"
-            }
-            PromptWeights::A1111 => {
-                "(word) and (word:1.2) multiply the weight, [word] divides it by 1.1; write \\( for a bracket"
-            }
-        };
-        text.to_owned()
+    let text = |rule| match rule {
+        PromptWeights::Off => "Brackets are text",
+        PromptWeights::Comfy => {
+            "(word) multiplies the weight by 1.1, (word:1.2) sets it; write \\( for a bracket"
+        }
+        PromptWeights::A1111 => {
+            "(word) and (word:1.2) multiply the weight, [word] divides it by 1.1; write \\( for a bracket"
+        }
     };
+    let names = ("Prompt weights", "prompt weights", hover);
+    let choices = PromptWeights::ALL.map(|rule| (rule, rule.label(), text(rule)));
     choice_ui(
         ui,
-        ("Prompt weights", "prompt weights", hover),
+        names,
         (&mut form.options.prompt_weights, default),
-        &PromptWeights::ALL.map(|rule| (rule, rule.label(), text(rule))),
+        &choices,
     );
 }
 
@@ -218,17 +186,19 @@ pub(super) fn choice_ui<T: Copy + PartialEq>(
     ui: &mut Ui,
     names: (&str, &str, &str),
     (value, default): (&mut Option<T>, T),
-    choices: &[(T, &str, String)],
+    choices: &[(T, &str, impl AsRef<str>)],
 ) {
     let (_, id, hover) = names;
-    let named = |value: T| choices.iter().find(|(choice, ..)| *choice == value);
+    let choices = choices.iter();
+    let choices = choices.map(|(choice, name, text)| (*choice, *name, text.as_ref()));
+    let named = |value: T| choices.clone().find(|(choice, ..)| *choice == value);
     let own = named(default).map_or("", |(_, name, _)| name);
     default_row(ui, names, value, (default, own), |ui, label, value| {
-        let (name, text) = named(*value).map_or(("", ""), |(_, name, text)| (*name, text.as_str()));
-        let hover = format!("{hover}. {name}: {text}");
-        let choices = choices.iter();
-        let choices = choices.map(|(choice, name, text)| (*choice, *name, text.as_str()));
-        labelled_list(ui, (id, label, &hover), false, value, choices);
+        let hover = match named(*value) {
+            Some((_, name, text)) if !text.is_empty() => format!("{hover}. {name}: {text}"),
+            _ => hover.to_owned(),
+        };
+        labelled_list(ui, (id, label, &hover), false, value, choices.clone());
     });
 }
 
@@ -264,9 +234,8 @@ fn off_list<T: Copy + PartialEq>(
     choices: impl IntoIterator<Item = (T, String, &'static str)>,
 ) -> bool {
     let before = *value;
-    let choices = choices
-        .into_iter()
-        .map(|(choice, name, hover)| (Some(choice), name, hover));
+    let choices = choices.into_iter();
+    let choices = choices.map(|(choice, name, hover)| (Some(choice), name, hover));
     let choices = [(None, OFF.to_owned(), "")].into_iter().chain(choices);
     labelled_list(ui, names, has_number && before.is_some(), value, choices);
     *value != before
@@ -294,16 +263,12 @@ fn shift_ui(ui: &mut Ui, form: &mut GenerateForm, spec: &ModelSpec) {
             None => ShiftChoice::Automatic,
         };
         let by_size = "The larger the result, the more steps go into the composition";
-        let mut choices = vec![
-            (
-                ShiftChoice::Automatic,
-                SHIFT_AUTO,
-                "The model's own schedule",
-            ),
-            (ShiftChoice::BySize, "By size", by_size),
-            (ShiftChoice::Fixed, "Fixed", "A number of your own"),
-        ];
-        choices.retain(|it| it.0 != ShiftChoice::BySize || spec.family.has_dynamic_shift);
+        let own = "The model's own schedule";
+        let mut choices = vec![(ShiftChoice::Automatic, SHIFT_AUTO, own)];
+        if spec.family.has_dynamic_shift {
+            choices.push((ShiftChoice::BySize, "By size", by_size));
+        }
+        choices.push((ShiftChoice::Fixed, "Fixed", "A number of your own"));
         let mut choice = before;
         let is_fixed = before == ShiftChoice::Fixed;
         let texts = ("shift", label, SHIFT_HOVER);
@@ -326,37 +291,32 @@ fn shift_ui(ui: &mut Ui, form: &mut GenerateForm, spec: &ModelSpec) {
 fn fps_ui(ui: &mut Ui, view: &mut UiContext<'_>, spec: &ModelSpec) {
     // Uneven frames are resampled to any rate.
     let inputs = view.inputs();
-    let video_fps = inputs
-        .video()
-        .filter(|video| !video.info.is_uneven)
-        .map(|video| video.info.fps);
-    let default = spec.defaults.fps;
+    let video = inputs.video().filter(|video| !video.info.is_uneven);
+    let video_fps = video.map(|video| video.info.fps);
+    let hover =
+        "Frames per second of the saved video. It changes how fast it plays, not what is made";
+    let (names, default) = (("Frame rate", "frame rate", hover), spec.defaults.fps);
+    let default = (default, default.to_string());
     let form = &mut *view.form;
     // The video's rate is not chosen by the user.
     let mut own_rate = form.fps.filter(|_| video_fps.is_none());
-    default_row(
-        ui,
-        ("Frame rate", "frame rate", FPS_HOVER),
-        &mut own_rate,
-        (default, default.to_string()),
-        |ui, label, fps| {
-            let mut shown = video_fps.unwrap_or(*fps);
-            let value = DragValue::new(&mut shown)
-                .range(0.0..=240.0)
-                .speed(0.1)
-                .max_decimals(3)
-                .suffix(" fps");
-            ui.add_enabled_ui(video_fps.is_none(), |ui| {
-                number(ui, ui.available_width(), value)
-                    .on_hover_text(FPS_HOVER)
-                    .on_disabled_hover_text("The video continues at its own rate")
-                    .labelled_by(label);
-            });
-            if video_fps.is_none() {
-                *fps = shown;
-            }
-        },
-    );
+    default_row(ui, names, &mut own_rate, default, |ui, label, fps| {
+        let mut shown = video_fps.unwrap_or(*fps);
+        let value = DragValue::new(&mut shown)
+            .range(0.0..=240.0)
+            .speed(0.1)
+            .max_decimals(3)
+            .suffix(" fps");
+        ui.add_enabled_ui(video_fps.is_none(), |ui| {
+            number(ui, ui.available_width(), value)
+                .on_hover_text(hover)
+                .on_disabled_hover_text("The video continues at its own rate")
+                .labelled_by(label);
+        });
+        if video_fps.is_none() {
+            *fps = shown;
+        }
+    });
     if video_fps.is_none() {
         form.fps = own_rate;
     }
@@ -388,19 +348,12 @@ fn step_cache_ui(ui: &mut Ui, form: &mut GenerateForm, offered: &[StepCacheKind]
         if off_list(ui, ("step-cache", label, hover), true, &mut kind, offered) {
             *value = kind.map(Into::into);
         } else if let Some(cache) = value {
+            let interval = "One step of so many is computed: higher is faster and worse";
+            let threshold =
+                "How much may change before a step is computed: higher is faster and worse";
             let (name, hover, speed, decimals) = match cache.kind {
-                StepCacheKind::TaylorSeer => (
-                    "Step cache interval",
-                    "One step of so many is computed: higher is faster and worse",
-                    0.05,
-                    0,
-                ),
-                _ => (
-                    "Step cache threshold",
-                    "How much may change before a step is computed: higher is faster and worse",
-                    0.005,
-                    3,
-                ),
+                StepCacheKind::TaylorSeer => ("Step cache interval", interval, 0.05, 0),
+                _ => ("Step cache threshold", threshold, 0.005, 3),
             };
             let value = DragValue::new(&mut cache.threshold)
                 .speed(speed)

@@ -49,10 +49,8 @@ fn sides_ui(ui: &mut Ui, view: &mut UiContext<'_>, spec: &ModelSpec) {
             let count = view.form.num_results(spec);
             let word = result_word(spec.family.makes_images);
             let many = format!("{{}} jobs, one {word} each, and a contact sheet");
-            field_hint(
-                ui,
-                &counted(count, "1 job: write more values for a grid", &many),
-            );
+            let text = counted(count, "1 job: write more values for a grid", &many);
+            field_hint(ui, &text);
         }
     }
     // The first of all errors is shown above Generate.
@@ -101,20 +99,12 @@ fn choices(view: &UiContext<'_>, spec: &ModelSpec) -> Vec<AxisChoice> {
 }
 
 fn side_ui(ui: &mut Ui, view: &mut UiContext<'_>, choices: &[AxisChoice], side: usize) {
-    let (name, hover) = match side {
-        0 => (
-            "Across",
-            "The setting that differs from column to column of the contact sheet",
-        ),
-        _ => (
-            "Down",
-            "A second setting, which differs from row to row: a job for each pair of values",
-        ),
-    };
+    let columns = "The setting that differs from column to column of the contact sheet";
+    let rows = "A second setting, which differs from row to row: a job for each pair of values";
+    let (name, hover) = [("Across", columns), ("Down", rows)][side];
     let axis = view.form.grid.get(side).cloned();
-    let known = axis
-        .as_ref()
-        .and_then(|axis| choices.iter().position(|choice| choice.is_of(axis)));
+    let position = |axis| choices.iter().position(|choice| choice.is_of(axis));
+    let known = axis.as_ref().and_then(position);
     let before = axis.as_ref().map(|_| known.unwrap_or(usize::MAX));
     let mut chosen = before;
     row(ui, name, hover, |ui, label| {
@@ -126,14 +116,10 @@ fn side_ui(ui: &mut Ui, view: &mut UiContext<'_>, choices: &[AxisChoice], side: 
         let list = list_box(ui, name, selected).height(theme::PICKER_HEIGHT);
         let offered = choices.iter().enumerate();
         let offered = offered.map(|(at, choice)| (Some(at), choice.label.as_str(), ""));
-        choose_from(
-            list,
-            ui,
-            &mut chosen,
-            [(None, OFF, "")].into_iter().chain(offered),
-        )
-        .labelled_by(label)
-        .on_hover_text(hover);
+        let offered = [(None, OFF, "")].into_iter().chain(offered);
+        choose_from(list, ui, &mut chosen, offered)
+            .labelled_by(label)
+            .on_hover_text(hover);
     });
     let Some(at) = chosen else {
         if axis.is_some() {
@@ -227,16 +213,14 @@ fn offered(view: &UiContext<'_>, side: usize) -> Vec<(String, String)> {
     };
     if axis.setting != GridSetting::Model {
         let choices = axis.setting.choices().iter();
-        return choices
-            .map(|(value, label)| ((*value).to_owned(), (*label).to_owned()))
-            .collect();
+        let owned = choices.map(|(value, label)| ((*value).to_owned(), (*label).to_owned()));
+        return owned.collect();
     }
     let makes_images = view.makes_images();
     let models = view.app.cx.models.all().iter();
     let alike = models.filter(|spec| spec.family.makes_images == makes_images);
-    alike
-        .map(|spec| (spec.id.clone(), spec.name.clone()))
-        .collect()
+    let named = alike.map(|spec| (spec.id.clone(), spec.name.clone()));
+    named.collect()
 }
 
 /// Appends a value; one with a comma is quoted.

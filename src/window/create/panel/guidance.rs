@@ -34,29 +34,25 @@ pub(super) fn guidance_ui(ui: &mut Ui, form: &mut GenerateForm, spec: &ModelSpec
 }
 
 fn own_ui(ui: &mut Ui, form: &mut GenerateForm, spec: &ModelSpec, hover: &str) {
-    let default = spec.defaults.sampling.guidance_scale;
-    default_row(
-        ui,
+    let (names, default) = (
         (GUIDANCE, "guidance", hover),
+        spec.defaults.sampling.guidance_scale,
+    );
+    let (value, default) = (
         &mut form.sampling.guidance_scale,
         (default, default.to_string()),
-        |ui, label, scale| {
-            wide_slider(ui, guidance_slider(scale, SCALES), hover).labelled_by(label);
-        },
     );
+    default_row(ui, names, value, default, |ui, label, scale| {
+        wide_slider(ui, guidance_slider(scale, SCALES), hover).labelled_by(label);
+    });
 }
 
 fn real_ui(ui: &mut Ui, form: &mut GenerateForm) {
-    default_row(
-        ui,
-        (CFG, CFG, CFG_HOVER),
-        &mut form.sampling.true_cfg_scale,
-        (1.0, "1"),
-        |ui, label, scale| {
-            let slider = guidance_slider(scale, 1.0..=10.0);
-            wide_slider(ui, slider, CFG_HOVER).labelled_by(label);
-        },
-    );
+    let (names, value) = ((CFG, CFG, CFG_HOVER), &mut form.sampling.true_cfg_scale);
+    default_row(ui, names, value, (1.0, "1"), |ui, label, scale| {
+        let slider = guidance_slider(scale, 1.0..=10.0);
+        wide_slider(ui, slider, CFG_HOVER).labelled_by(label);
+    });
     field_hint(ui, "1 = off; higher values use the negative prompt");
 }
 
@@ -160,20 +156,11 @@ fn kind_ui(ui: &mut Ui, guider: &mut Option<Guider>, is_guided: bool) {
     };
     let before = guider.map(Guider::kind).filter(|kind| acts(*kind));
     let mut kind = before;
-    choice_ui(
-        ui,
-        (
-            "Guider",
-            "guider",
-            "How the conditional and unconditional predictions are combined",
-        ),
-        (&mut kind, GuiderKind::Cfg),
-        &GuiderKind::ALL
-            .into_iter()
-            .filter(|kind| acts(*kind))
-            .map(|kind| (kind, kind.label(), guider_text(kind).to_owned()))
-            .collect::<Vec<_>>(),
-    );
+    let hover = "How the conditional and unconditional predictions are combined";
+    let choices = GuiderKind::ALL.into_iter().filter(|kind| acts(*kind));
+    let choices = choices.map(|kind| (kind, kind.label(), guider_text(kind)));
+    let (names, value) = (("Guider", "guider", hover), (&mut kind, GuiderKind::Cfg));
+    choice_ui(ui, names, value, &choices.collect::<Vec<_>>());
     if kind != before {
         *guider = kind.map(Guider::from);
     }
@@ -223,16 +210,11 @@ fn blocks_ui(ui: &mut Ui, blocks: &mut BlockSet) {
 
 /// Two fractions of the steps; `names` are for screen readers.
 fn part_ui(ui: &mut Ui, part: &mut GuidanceRange, hover: &str, names: [&str; 2]) {
-    let values = [&mut part.start, &mut part.end].map(fraction);
+    let values = [&mut part.start, &mut part.end].map(|value| {
+        let value = DragValue::new(value).range(0.0..=1.0);
+        value.speed(0.005).max_decimals(2)
+    });
     number_pair(ui, RUN_TO, names, [hover; 2], values);
-}
-
-/// A number from 0 to 1.
-fn fraction(value: &mut f64) -> DragValue<'_> {
-    DragValue::new(value)
-        .range(0.0..=1.0)
-        .speed(0.005)
-        .max_decimals(2)
 }
 
 fn named_number_ui(
@@ -257,11 +239,9 @@ fn named_number_ui(
 fn range_ui(ui: &mut Ui, chosen: &mut Option<GuidanceRange>) {
     let hover = "The part of the steps in which guidance acts, from 0 to 1. Steps outside it take \
                 half the time";
-    default_row(
-        ui,
-        ("Guidance range", "the guidance range", hover),
-        chosen,
-        (GuidanceRange::default(), "all steps"),
-        |ui, _, range| part_ui(ui, range, hover, ["Guided from", "Guided to"]),
-    );
+    let names = ("Guidance range", "the guidance range", hover);
+    let default = (GuidanceRange::default(), "all steps");
+    default_row(ui, names, chosen, default, |ui, _, range| {
+        part_ui(ui, range, hover, ["Guided from", "Guided to"]);
+    });
 }

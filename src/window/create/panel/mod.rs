@@ -62,9 +62,7 @@ fn model_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     } else if view.app.cx.models.all().is_empty() {
         none_ui(ui, view);
     } else {
-        let name = view
-            .model()
-            .map_or("Choose a model", |spec| spec.name.as_str());
+        let name = view.model().map_or("Choose a model", |spec| &spec.name);
         picker_ui(ui, view, name, label.id);
         if let Some(spec) = view.model() {
             let mut text = format!(
@@ -352,12 +350,9 @@ fn parked(view: &UiContext<'_>, spec: &ModelSpec) -> Vec<(String, String, AppCom
     }
     for (index, lora) in view.form.loras.iter().enumerate() {
         if view.app.loras.is_parked(lora) {
-            let text = format!(
-                "The LoRA {} is not for this model. It is kept.",
-                lora.name()
-            );
-            let remove = LorasCommand::Remove(index).into();
-            parked.push((lora.name().clone(), text, remove));
+            let name = lora.name();
+            let text = format!("The LoRA {name} is not for this model. It is kept.");
+            parked.push((name, text, LorasCommand::Remove(index).into()));
         }
     }
     parked

@@ -6,7 +6,7 @@ use safelight_core::job::{
     is_of_aspect,
 };
 
-use crate::window::create::panel::advanced::advanced_ui;
+use crate::window::create::panel::advanced::{advanced_ui, choice_ui};
 use crate::window::create::panel::grid::grid_ui;
 use crate::window::layout::prelude::*;
 use crate::window::presets::panel::presets_ui;
@@ -25,8 +25,8 @@ pub(super) fn parameters_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
         return;
     };
     size_ui(ui, view, &spec);
-    if spec.section_order.is_some() {
-        sections_ui(ui, view, &spec);
+    if let Some(order) = spec.section_order {
+        sections_ui(ui, view, &spec, order);
     } else if !spec.family.makes_images {
         length_ui(ui, view, &spec);
     }
@@ -142,15 +142,10 @@ fn auto_text(spec: &ModelSpec, view: &UiContext<'_>) -> String {
     let inputs = view.inputs();
     let (width, height) = GenerateForm::default().shown_size(spec, inputs.size());
     if inputs.size().is_none() || spec.limits.fixed_size {
-        format!("{width} × {height}")
-    } else {
-        let what = if is_of_video(&inputs) {
-            "video"
-        } else {
-            "image"
-        };
-        format!("Like the {what}  {width} × {height}")
+        return format!("{width} × {height}");
     }
+    let what = result_word(!is_of_video(&inputs));
+    format!("Like the {what}  {width} × {height}")
 }
 
 /// The automatic size follows a video: one that is extended, or a control.
@@ -165,13 +160,13 @@ fn aspect_text(spec: &ModelSpec, across: u32, down: u32) -> String {
     let size = spec.size_for_aspect(f64::from(across) / f64::from(down.max(1)));
     let aspect = (across, down);
     let known = ASPECTS.iter().find(|known| (known.0, known.1) == aspect);
-    let name = known.map_or("", |known| known.2);
-    let (width, height) = size;
-    if is_of_aspect(size, aspect) {
-        format!("{name} {across}:{down}   {width} × {height}")
+    let is_exact = is_of_aspect(size, aspect);
+    let name = if is_exact {
+        known.map_or("", |known| known.2)
     } else {
-        format!("Near {across}:{down}   {width} × {height}")
-    }
+        "Near"
+    };
+    format!("{name} {across}:{down}   {} × {}", size.0, size.1)
 }
 
 fn count_ui(ui: &mut Ui, view: &mut UiContext<'_>, spec: &ModelSpec) {
@@ -182,26 +177,23 @@ fn count_ui(ui: &mut Ui, view: &mut UiContext<'_>, spec: &ModelSpec) {
         hover = "Images generated together, with consecutive seeds. Larger batches need more \
       memory";
     }
-    default_row(
-        ui,
-        ("Batch", "batch", hover),
-        &mut view.form.batch_size,
-        (1, "1"),
-        |ui, label, count| {
-            wide_slider(ui, Slider::new(count, 1..=most), hover).labelled_by(label);
-        },
-    );
+    let (names, value) = (("Batch", "batch", hover), &mut view.form.batch_size);
+    default_row(ui, names, value, (1, "1"), |ui, label, count| {
+        wide_slider(ui, Slider::new(count, 1..=most), hover).labelled_by(label);
+    });
     said_ui(ui, view, &["batch"]);
 }
 
-fn sections_ui(ui: &mut Ui, view: &mut UiContext<'_>, spec: &ModelSpec) {
+fn sections_ui(ui: &mut Ui, view: &mut UiContext<'_>, spec: &ModelSpec, order: SectionOrder) {
     let hover = "How long the video is. It is made section by section, and each can be \
                 watched as soon as it is done";
+    let names = (LENGTH, "length", hover);
+    let default = (DEFAULT_SECS, seconds_text(DEFAULT_SECS));
     default_row(
         ui,
-        (LENGTH, "length", hover),
+        names,
         &mut view.form.secs,
-        (DEFAULT_SECS, seconds_text(DEFAULT_SECS)),
+        default,
         |ui, label, secs| {
             let slider = Slider::new(secs, 1.0..=120.0)
                 .logarithmic(true)
@@ -212,25 +204,9 @@ fn sections_ui(ui: &mut Ui, view: &mut UiContext<'_>, spec: &ModelSpec) {
     );
     field_hint(ui, &sections_text(view, spec));
     said_ui(ui, view, &["seconds", "frames"]);
-    order_ui(ui, view, spec);
-}
-
-fn order_ui(ui: &mut Ui, view: &mut UiContext<'_>, spec: &ModelSpec) {
-    let Some(default) = spec.section_order else {
-        return;
-    };
-    default_row(
-        ui,
-        ("Order", "order", ORDER_HOVER),
-        &mut view.form.section_order,
-        (default, default.label()),
-        |ui, label, order| {
-            let choices = SectionOrder::ALL.map(|choice| (choice, choice.label()));
-            choice_list(ui, "order", order, choices)
-                .labelled_by(label)
-                .on_hover_text(ORDER_HOVER);
-        },
-    );
+    let names = ("Order", "order", ORDER_HOVER);
+    let choices = SectionOrder::ALL.map(|choice| (choice, choice.label(), ""));
+    choice_ui(ui, names, (&mut view.form.section_order, order), &choices);
     said_ui(ui, view, &["sampling"]);
 }
 
@@ -244,47 +220,45 @@ fn sections_text(view: &UiContext<'_>, spec: &ModelSpec) -> String {
         order: SectionOrder::default(),
         lead: 1,
     };
-    let secs = seconds_text(f64::from(sections.num_frames()) / fps);
-    let fps = rate(fps);
+    let text = secs_text(f64::from(sections.num_frames()) / fps, fps);
     let count = counted(count as usize, "1 section", "{} sections");
-    format!("{count}, {secs} at {fps} frames a second")
+    format!("{count}, {text}")
 }
 
 fn length_ui(ui: &mut Ui, view: &mut UiContext<'_>, spec: &ModelSpec) {
     let hover = "How long the video is. One frame is an image";
     let default = spec.defaults.num_frames;
-    default_row(
-        ui,
+    let (names, default) = (
         (LENGTH, "length", hover),
-        &mut view.form.num_frames,
         (default, format!("{default} frames")),
-        |ui, label, num_frames| {
-            let stride = spec.limits.frame_stride.max(1);
-            // In whole latent frames.
-            let whole = |num_frames: u32| num_frames.saturating_sub(1) / stride * stride + 1;
-            let mut frames = whole(*num_frames);
-            let gap = ui.spacing().item_spacing.x;
-            ui.spacing_mut().slider_width =
-                (ui.available_width() - theme::FRAMES_WIDTH - gap).max(theme::VALUE_WIDTH);
-            let slider = Slider::new(&mut frames, 1..=whole(spec.limits.max_frames))
-                .step_by(f64::from(stride))
-                .show_value(false);
-            if number_ui(ui, slider)
-                .on_hover_text(hover)
-                .labelled_by(label)
-                .changed()
-            {
-                *num_frames = frames;
-            }
-            let value = DragValue::new(num_frames)
-                .range(0..=100_000)
-                .speed(f64::from(stride) / 8.0)
-                .suffix(" frames");
-            number(ui, theme::FRAMES_WIDTH, value)
-                .on_hover_text(format!("A multiple of {stride}, plus one"))
-                .accessible_name("Frames");
-        },
     );
+    let value = &mut view.form.num_frames;
+    default_row(ui, names, value, default, |ui, label, num_frames| {
+        let stride = spec.limits.frame_stride.max(1);
+        // In whole latent frames.
+        let whole = |num_frames: u32| num_frames.saturating_sub(1) / stride * stride + 1;
+        let mut frames = whole(*num_frames);
+        let gap = ui.spacing().item_spacing.x;
+        ui.spacing_mut().slider_width =
+            (ui.available_width() - theme::FRAMES_WIDTH - gap).max(theme::VALUE_WIDTH);
+        let slider = Slider::new(&mut frames, 1..=whole(spec.limits.max_frames))
+            .step_by(f64::from(stride))
+            .show_value(false);
+        if number_ui(ui, slider)
+            .on_hover_text(hover)
+            .labelled_by(label)
+            .changed()
+        {
+            *num_frames = frames;
+        }
+        let value = DragValue::new(num_frames)
+            .range(0..=100_000)
+            .speed(f64::from(stride) / 8.0)
+            .suffix(" frames");
+        number(ui, theme::FRAMES_WIDTH, value)
+            .on_hover_text(format!("A multiple of {stride}, plus one"))
+            .accessible_name("Frames");
+    });
     field_hint(ui, &length_text(view, spec));
     said_ui(ui, view, &["frames"]);
 }

@@ -258,11 +258,10 @@ fn finished_ui(ui: &mut Ui, view: &mut UiContext<'_>, entry: &GalleryItem, done:
 
 /// With which network, and the rate and length before and after: `rife: 8 to 16 frames a second, 17 to 33 frames`.
 fn retimed_text(network: &str, before: &VideoInfo, after: &VideoInfo) -> String {
-    let fps = |info: &VideoInfo| (info.fps * 100.0).round() / 100.0;
     format!(
         "{network}: {} to {} frames a second, {} to {} frames",
-        fps(before),
-        fps(after),
+        rate(before.fps),
+        rate(after.fps),
         before.num_frames,
         after.num_frames
     )

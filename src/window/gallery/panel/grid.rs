@@ -259,9 +259,8 @@ pub(crate) fn image_ui(
     rect: Rect,
 ) -> Option<String> {
     let palette = palette(ui);
-    let radius = CornerRadius::same(theme::RADIUS);
-    ui.painter()
-        .rect_filled(rect, radius, palette.panel.gamma_multiply(0.7));
+    let ground = palette.panel.gamma_multiply(0.7);
+    ui.painter().rect_filled(rect, theme::RADIUS, ground);
     let sign = |icon| text_at(ui, rect.center(), icon, rect.width() * 0.22, palette.line);
     let shown = ThumbSource::Result(Arc::clone(entry));
     let side = thumb_side(ui, rect.width());
@@ -336,9 +335,9 @@ fn edge_ui(
     } else {
         return;
     };
-    let radius = CornerRadius::same(theme::RADIUS);
+    let rect = response.rect;
     ui.painter()
-        .rect_stroke(response.rect, radius, edge, StrokeKind::Inside);
+        .rect_stroke(rect, theme::RADIUS, edge, StrokeKind::Inside);
 }
 
 pub(crate) fn hover_ui(ui: &mut Ui, entry: &GalleryItem, broken: Option<&str>) {

@@ -24,12 +24,7 @@ pub(crate) fn gallery_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     grid::take_keys(ui, view);
     let stage = Frame::new().fill(palette(ui).stage);
     Panel::top("gallery-bar")
-        .frame(stage.inner_margin(Margin {
-            left: 16,
-            right: 12,
-            top: 14,
-            bottom: 6,
-        }))
+        .frame(stage.inner_margin(theme::margin([16, 12], [14, 6])))
         .resizable(false)
         .show_separator_line(false)
         .show(ui, |ui| {
@@ -41,24 +36,15 @@ pub(crate) fn gallery_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
             }
         });
     if !view.app.gallery.items().is_empty() {
+        let side = Frame::new().fill(palette(ui).panel);
         Panel::right("gallery-details")
-            .frame(Frame::new().fill(palette(ui).panel).inner_margin(Margin {
-                left: 14,
-                right: 4,
-                top: 12,
-                bottom: 8,
-            }))
+            .frame(side.inner_margin(theme::margin([14, 4], [12, 8])))
             .resizable(false)
             .exact_size(theme::DETAILS_WIDTH)
             .show(ui, |ui| details::details_ui(ui, view));
     }
     CentralPanel::default()
-        .frame(stage.inner_margin(Margin {
-            left: 16,
-            right: 4,
-            top: 4,
-            bottom: 4,
-        }))
+        .frame(stage.inner_margin(theme::margin([16, 4], [4, 4])))
         .show(ui, |ui| {
             if view.app.gallery.items().is_empty() {
                 empty_ui(ui, view);

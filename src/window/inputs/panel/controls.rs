@@ -8,9 +8,8 @@ use crate::window::downloads::panel::get_button;
 use crate::window::inputs::ChosenInput;
 use crate::window::inputs::panel::REMOVE_IMAGE_HOVER;
 use crate::window::inputs::panel::references::add_ui;
-use crate::window::inputs::panel::slot::slot_words;
 use crate::window::inputs::panel::slot::{
-    control_mask_ui, facts_ui, name_ui, seen, shown_ui, thumb_ui,
+    control_mask_ui, facts_ui, name_ui, seen, shown_ui, slot_words, thumb_ui,
 };
 use crate::window::layout::prelude::*;
 use crate::window::thumbnails::EDGES_SIDE;
@@ -162,9 +161,8 @@ fn network_ui(ui: &mut Ui, view: &mut UiContext<'_>, count: usize, settings: &mu
             Some(path) => {
                 // The name may be longer than its place.
                 let known = found.iter().find(|it| it.path == *path);
-                let name = path.file_name().unwrap_or_default().to_string_lossy();
-                let name = known.map_or(&*name, |known| &known.name);
-                (name.to_owned(), path.display().to_string())
+                let name = known.map_or_else(|| file_name(path), |known| known.name.clone());
+                (name, path.display().to_string())
             }
         };
         let choices = found.iter();
@@ -313,8 +311,8 @@ fn drawn_ui(ui: &mut Ui, view: &UiContext<'_>, input: &ChosenInput, edges: Canny
     let shown = ThumbSource::Edges(input.source.path().to_owned(), edges);
     let thumb = view.app.cx.thumbs.get(shown, EDGES_SIDE);
     let (rect, _) = ui.allocate_exact_size(size, egui::Sense::hover());
-    let radius = CornerRadius::same(theme::RADIUS);
-    ui.painter().rect_filled(rect, radius, palette(ui).field);
+    ui.painter()
+        .rect_filled(rect, theme::RADIUS, palette(ui).field);
     if let Some(Ok(thumb)) = thumb {
         let file = input.source.file_name();
         let image = Image::new(thumb)

@@ -11,8 +11,7 @@ use safelight_core::job::ResizeMode;
 use safelight_core::model::{ImageRole, InputUse};
 
 use crate::window::inputs::SlotRules;
-use crate::window::inputs::panel::slot::slot_words;
-use crate::window::inputs::panel::slot::{paint_button, slot_ui};
+use crate::window::inputs::panel::slot::{paint_button, slot_ui, slot_words};
 use crate::window::layout::prelude::*;
 use crate::window::viewer::panel::drop_zones::zones_ui;
 
@@ -304,15 +303,10 @@ pub(crate) fn drop_overlay(ui: &Ui, view: &mut UiContext<'_>) {
             ui.set_min_size(rect.size());
             let veil = palette.stage.gamma_multiply(0.82);
             ui.painter().rect_filled(rect, CornerRadius::ZERO, veil);
-            let frame = |ui: &Ui, rect, radius| {
-                ui.painter().rect_stroke(
-                    rect,
-                    CornerRadius::same(radius),
-                    Stroke::new(2.0, palette.accent),
-                    egui::StrokeKind::Inside,
-                );
-            };
-            frame(ui, rect.shrink(14.0), theme::CARD_RADIUS);
+            let edge = Stroke::new(2.0, palette.accent);
+            let all = rect.shrink(14.0);
+            ui.painter()
+                .rect_stroke(all, theme::CARD_RADIUS, edge, StrokeKind::Inside);
             let places = InputSlot::ALL.into_iter().zip(view.drawn.slots);
             let spec = view.model();
             let of_controls = view
@@ -323,9 +317,9 @@ pub(crate) fn drop_overlay(ui: &Ui, view: &mut UiContext<'_>) {
                 let Some(place) = place else {
                     continue;
                 };
-                let radius = CornerRadius::same(theme::RADIUS);
-                ui.painter().rect_filled(place, radius, palette.stage);
-                frame(ui, place, theme::RADIUS);
+                let (radius, fill) = (theme::RADIUS, palette.stage);
+                ui.painter()
+                    .rect(place, radius, fill, edge, StrokeKind::Inside);
                 ui.painter().text(
                     place.center(),
                     Align2::CENTER_CENTER,

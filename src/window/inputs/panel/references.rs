@@ -4,8 +4,9 @@ use safelight_core::catalog::HelperKind;
 use safelight_core::job::{InputMedia, PROMPT_STRENGTHS};
 
 use crate::window::downloads::panel::get_button;
-use crate::window::inputs::panel::slot::{drop_target, seen, shown_ui, thumb_ui};
-use crate::window::inputs::panel::slot::{slot_noun, slot_words};
+use crate::window::inputs::panel::slot::{
+    drop_target, seen, shown_ui, slot_noun, slot_words, thumb_ui,
+};
 use crate::window::inputs::panel::{DROP_IMAGE, REMOVE_IMAGE_HOVER, field_of};
 use crate::window::inputs::{ChosenInput, SlotRules};
 use crate::window::layout::prelude::*;
@@ -108,8 +109,7 @@ fn image_ui(
     let palette = palette(ui);
     let side = Vec2::splat(theme::REFERENCE_SIDE);
     let (rect, response) = ui.allocate_exact_size(side, Sense::click_and_drag());
-    let radius = CornerRadius::same(theme::RADIUS);
-    ui.painter().rect_filled(rect, radius, palette.field);
+    ui.painter().rect_filled(rect, theme::RADIUS, palette.field);
     let inner = rect.shrink(2.0);
     let mut inside = ui.new_child(
         egui::UiBuilder::new()
@@ -121,7 +121,7 @@ fn image_ui(
     if is_over || response.hovered() || response.has_focus() {
         let stroke = Stroke::new(1.5, palette.amber);
         ui.painter()
-            .rect_stroke(rect, radius, stroke, egui::StrokeKind::Inside);
+            .rect_stroke(rect, theme::RADIUS, stroke, StrokeKind::Inside);
     }
     let corner = Rect::from_min_size(rect.min + Vec2::splat(4.0), Vec2::splat(theme::COUNT_SIZE));
     let ink = (theme::COUNT_SIZE * 0.7, palette.on_accent);

@@ -79,8 +79,7 @@ pub(super) fn drop_target(
     } else {
         (palette.line, palette.weak)
     };
-    ui.painter()
-        .rect_filled(rect, CornerRadius::same(theme::RADIUS), palette.field);
+    ui.painter().rect_filled(rect, theme::RADIUS, palette.field);
     dashed_frame(ui, rect, line);
     let font = FontId::proportional(size);
     let mut job = LayoutJob::simple(text, font, ink, rect.width());

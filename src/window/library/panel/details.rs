@@ -6,7 +6,6 @@ use std::path::Path;
 use safelight_core::catalog::{
     CatalogEntry, ComponentCard, HelperKind, UnusableModel, helper_entry,
 };
-use safelight_core::job::JobRequest;
 use safelight_core::units::about_rough_text;
 
 use crate::window::downloads::panel::{fetch_ui, offer_button};
@@ -72,16 +71,11 @@ fn here_ui(ui: &mut Ui, view: &mut UiContext<'_>, model: &ListedModel, spec: &Mo
     });
     ui.add_space(theme::GAP);
     // Above the files, which are there a moment later: nothing moves under the pointer.
-    let text = if is_used {
-        "Continue with this model"
-    } else {
-        "Use this model"
-    };
-    let button = second_button(ui, true, icons::CHECK_CIRCLE, text)
+    let verb = if is_used { "Continue with" } else { "Use" };
+    let text = format!("{verb} this model");
+    let button = second_button(ui, true, icons::CHECK_CIRCLE, &text)
         .on_hover_text("Fills in its default size and steps; your prompt stays (Enter)");
-    if button.clicked() {
-        view.push(LibraryCommand::Use(spec.id.clone()));
-    }
+    view.on_click(&button, LibraryCommand::Use(spec.id.clone()));
     ui.add_space(theme::GAP);
     let parts = view.app.library.cards.get(&spec.id).cloned();
     for (place, part) in parts.iter().flatten() {
@@ -93,23 +87,21 @@ fn here_ui(ui: &mut Ui, view: &mut UiContext<'_>, model: &ListedModel, spec: &Mo
     if spec.files.preview_decoder.is_none()
         && let Some(entry) = helper_entry(HelperKind::PreviewDecoder, Some(spec))
     {
-        wide_note(
-            ui,
-            "Previews are coarse without a preview decoder",
-            NoteTone::Hint,
-        );
+        let note = "Previews are coarse without a preview decoder";
+        wide_note(ui, note, NoteTone::Hint);
         offer_button(ui, view, entry);
     }
     ui.add_space(theme::GAP);
-    let jobs = &mut view.app.queue.unfinished().filter_map(JobRequest::generate);
-    let is_queued = jobs.any(|request| request.model == spec.id);
+    let mut jobs = view.app.queue.unfinished();
+    let is_queued = jobs.any(|request| request.generate().is_some_and(|it| it.model == spec.id));
     let button = Button::new(with_icon(icons::TRASH, "Move to the trash…"));
     let button = ui
         .add_enabled(!is_queued, button)
         .on_hover_text("Delete its files from the disk. Shows them and their sizes, and asks first")
         .on_disabled_hover_text("Jobs in the queue use it")
         .accessible_name("Move to the trash…");
-    view.on_click(&button, LibraryCommand::AskToDelete(spec.id.clone()));
+    let id = spec.id.clone();
+    view.on_press(&button, move |app| app.library.ask_to_delete(&id, &app.cx));
 }
 
 fn title_ui(ui: &mut Ui, view: &mut UiContext<'_>, model: &ListedModel) {
@@ -144,20 +136,10 @@ fn fit_ui(ui: &mut Ui, view: &UiContext<'_>, model: &ListedModel) {
             wide_note(ui, &format!("• {way}"), NoteTone::Plain);
         }
     } else if let Some(secs) = fit.secs {
-        let word = result_word(makes_images(view, model));
+        let word = result_word(model.makes_images);
         let text = format!("A {word} takes {}", about_rough_text(secs));
         wide_note(ui, &text, NoteTone::Hint);
     }
-}
-
-fn makes_images(view: &UiContext<'_>, model: &ListedModel) -> bool {
-    let models = &view.app.cx.models;
-    let family = match model.place {
-        ModelPosition::Here(at) => models.all().get(at).map(|spec| spec.family),
-        ModelPosition::Known(at) => models.found.missing.get(at).map(|entry| entry.family),
-        ModelPosition::Unusable(_) => None,
-    };
-    family.is_some_and(|family| family.makes_images)
 }
 
 fn fact_ui(ui: &mut Ui, name: &str, text: &str) {
@@ -174,19 +156,16 @@ fn fact_ui(ui: &mut Ui, name: &str, text: &str) {
 
 fn facts(spec: &ModelSpec) -> Vec<(&'static str, String)> {
     let word = result_word(spec.family.makes_images);
+    let licence = match spec.licence.as_str() {
+        "" => "not stated",
+        licence => licence,
+    };
     vec![
         ("Kind", spec.family.kind_text(&spec.variant)),
         ("Makes", format!("{word}s from {}", needs_text(spec))),
         ("Defaults", defaults_text(spec)),
         ("On disk", size_text(spec.bytes)),
-        (
-            "Licence",
-            if spec.licence.is_empty() {
-                "not stated".to_owned()
-            } else {
-                spec.licence.clone()
-            },
-        ),
+        ("Licence", licence.to_owned()),
     ]
 }
 
@@ -248,21 +227,20 @@ fn part_ui(ui: &mut Ui, view: &mut UiContext<'_>, place: &Path, part: &Component
 
 /// The types that most of its numbers have: `BF16`, `F8_E4M3 and F32`.
 fn storage_text(part: &ComponentCard) -> String {
-    let mut types: Vec<(&String, u64)> = part.dtypes.iter().map(|(name, n)| (name, *n)).collect();
-    types.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-    let names: Vec<&str> = types
-        .iter()
-        .take(2)
-        .map(|(name, _)| name.as_str())
-        .collect();
-    names.join(" and ")
+    let mut types: Vec<(&String, &u64)> = part.dtypes.iter().collect();
+    types.sort_by_key(|(_, count)| std::cmp::Reverse(**count));
+    let names = types.iter().take(2).map(|(name, _)| name.as_str());
+    names.collect::<Vec<_>>().join(" and ")
 }
 
 fn place_ui(ui: &mut Ui, view: &mut UiContext<'_>, place: &Path) {
     fact_ui(ui, "Folder", &place.display().to_string());
     ui.horizontal(|ui| {
         let button = hint_button(ui, "Show folder", "Open it in the file manager");
-        view.on_click(&button, LibraryCommand::ShowFolder(place.to_path_buf()));
+        // Of a file the one that it is in.
+        let folder = place.parent().filter(|_| place.extension().is_some());
+        let folder = folder.unwrap_or(place).to_owned();
+        view.on_press(&button, |app| app.cx.background.open_folder(folder));
         let button = hint_button(ui, "Copy path", COPY_PATH_HOVER);
         let command = DesktopCommand::CopyText(place.display().to_string());
         view.on_click(&button, command);
@@ -286,8 +264,7 @@ fn unusable_ui(ui: &mut Ui, view: &mut UiContext<'_>, model: &UnusableModel) {
         }
         place_ui(ui, view, &model.path);
         if model.fetch.is_some() && view.app.fetching.fetch.is_none() {
-            let button = ui.add(Button::new("Download what is missing…"));
-            let button = button.on_hover_text(ASKS_FIRST);
+            let button = hint_button(ui, "Download what is missing…", ASKS_FIRST);
             let command = LibraryCommand::Complete(model.path.display().to_string());
             view.on_click(&button, command);
         }
@@ -295,12 +272,8 @@ fn unusable_ui(ui: &mut Ui, view: &mut UiContext<'_>, model: &UnusableModel) {
 }
 
 fn known_ui(ui: &mut Ui, view: &mut UiContext<'_>, model: &ListedModel, entry: &CatalogEntry) {
-    let is_other = view
-        .app
-        .fetching
-        .fetch
-        .as_ref()
-        .is_some_and(|fetch| fetch.entry.id != entry.id);
+    let fetch = view.app.fetching.fetch.as_ref();
+    let is_other = fetch.is_some_and(|fetch| fetch.entry.id != entry.id);
     // The fit precedes the download.
     fit_ui(ui, view, model);
     if let Some(machine) = &view.app.library.survey.machine
@@ -308,15 +281,9 @@ fn known_ui(ui: &mut Ui, view: &mut UiContext<'_>, model: &ListedModel, entry: &
         && let bytes = entry.about_bytes_to_fetch()
         && bytes > free
     {
-        wide_note(
-            ui,
-            &format!(
-                "It takes about {} on the disk, and {} are free",
-                size_text(bytes),
-                size_text(free)
-            ),
-            NoteTone::Error,
-        );
+        let [bytes, free] = [bytes, free].map(size_text);
+        let text = format!("It takes about {bytes} on the disk, and {free} are free");
+        wide_note(ui, &text, NoteTone::Error);
     }
     ui.add_space(theme::SMALL_GAP);
     if is_other {
@@ -330,12 +297,9 @@ fn known_ui(ui: &mut Ui, view: &mut UiContext<'_>, model: &ListedModel, entry: &
     }
     fetch_ui(ui, view);
     if view.app.fetching.fetch.is_none() {
-        let files = ui.button("Show its files…");
-        let button =
-            files.on_hover_text("What would be downloaded, how large it is, and where it goes");
-        if button.clicked() {
-            view.push(LibraryCommand::Look(entry.id.clone()));
-        }
+        let hover = "What would be downloaded, how large it is, and where it goes";
+        let button = hint_button(ui, "Show its files…", hover);
+        view.on_click(&button, LibraryCommand::Look(entry.id.clone()));
     }
 }
 
@@ -375,9 +339,8 @@ pub(crate) fn question_ui(ctx: &Context, view: &mut UiContext<'_>) {
             answer = Some(false);
         }
     });
-    let answer = answer.or_else(|| response.should_close().then_some(false));
-    if let Some(is_agreed) = answer {
-        view.push(LibraryCommand::AnswerDeletion(is_agreed));
+    if let Some(is_agreed) = answer.or_else(|| response.should_close().then_some(false)) {
+        view.set(move |app| app.library.answer_deletion(is_agreed, &app.cx));
     }
 }
 

@@ -11,13 +11,10 @@ use safelight_core::units::about_rough_text;
 use crate::window::layout::prelude::*;
 use crate::window::library::rows::{LibraryRow, ListedModel, ModelPosition};
 use crate::window::library::survey::{FitWord, SLOW_SECS, SurveyedFit, TOO_SLOW_SECS};
+use crate::window::shortcuts::LIST_STEPS;
 
 const LOOK_AGAIN: &str = "Look again";
 const LOOK_AGAIN_HOVER: &str = "Look for models again (F5)";
-const ADD_FOLDER: &str = "Add a folder…";
-const ADD_FOLDER_NAME: &str = "Add a models folder";
-const ADD_FOLDER_HOVER: &str =
-    "Also look for models in another folder, or in another program's. Nothing is copied or moved";
 const LOOKING: &str = "Looking for models…";
 const WAYS: &str = "What makes it fit:";
 const ASKS_FIRST: &str =
@@ -74,34 +71,38 @@ fn buttons_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     view.close_button(ui, "Close the models");
     let button = icon_button(ui, icons::RESET, LOOK_AGAIN, LOOK_AGAIN_HOVER);
     view.on_click(&button, LibraryCommand::Reload);
-    let button = hint_button(
-        ui,
-        "First steps",
-        "What was found, what this machine can run, what to download",
-    );
+    let hover = "What was found, what this machine can run, what to download";
+    let button = hint_button(ui, "First steps", hover);
     view.on_click(&button, AppCommand::Show(MainPage::Welcome));
     let problems = &view.app.cx.models.found.problems;
-    let hover = "Copy details for a bug report";
-    if !problems.is_empty()
-        && icon_button(ui, icons::COPY, "Copy what is wrong with models", hover).clicked()
-    {
-        let whole = problems
-            .iter()
-            .map(|it| format!("{}\n{}\n{}", it.summary, it.advice, it.details));
+    if !problems.is_empty() {
+        let whole = problems.iter();
+        let whole = whole.map(|it| format!("{}\n{}\n{}", it.summary, it.advice, it.details));
+        let (name, hover) = (
+            "Copy what is wrong with models",
+            "Copy details for a bug report",
+        );
         let text = whole.collect::<Vec<_>>().join("\n\n");
-        view.push(DesktopCommand::CopyText(text));
+        let button = icon_button(ui, icons::COPY, name, hover);
+        view.on_click(&button, DesktopCommand::CopyText(text));
     }
-    let is_free = !view.app.cx.background.is_asking();
     // Its words would need more than there is.
-    let text = if ui.available_width() < theme::KEYS_WIDTH {
+    add_folder_button(ui, view, ui.available_width() < theme::KEYS_WIDTH);
+}
+
+fn add_folder_button(ui: &mut Ui, view: &mut UiContext<'_>, is_small: bool) {
+    let hover = "Also look for models in another folder, or in another program's. Nothing is \
+                 copied or moved";
+    let text = if is_small {
         icons::FOLDER_OPEN.to_string()
     } else {
-        with_icon(icons::FOLDER_OPEN, ADD_FOLDER)
+        with_icon(icons::FOLDER_OPEN, "Add a folder…")
     };
+    let is_free = !view.app.cx.background.is_asking();
     if pressed(
-        ui.add_enabled(is_free, egui::Button::new(text)),
-        ADD_FOLDER_HOVER,
-        ADD_FOLDER_NAME,
+        ui.add_enabled(is_free, Button::new(text)),
+        hover,
+        "Add a models folder",
     ) {
         view.push(SettingsCommand::PickFolder("models.folders"));
     }
@@ -146,15 +147,7 @@ fn keys(ui: &Ui, view: &mut UiContext<'_>) {
         return;
     }
     let pressed = |key| ui.input_mut(|input| input.consume_key(Modifiers::NONE, key));
-    let by = [
-        (Key::ArrowDown, 1),
-        (Key::ArrowUp, -1),
-        (Key::PageDown, 8),
-        (Key::PageUp, -8),
-    ]
-    .into_iter()
-    .find_map(|(key, by)| pressed(key).then_some(by));
-    if let Some(by) = by {
+    if let Some((_, by)) = LIST_STEPS.into_iter().find(|(key, _)| pressed(*key)) {
         view.push(LibraryCommand::Step(by));
     }
     if pressed(Key::Enter)
@@ -350,12 +343,11 @@ fn model_ui(
     let name = [(star, palette.amber), (&model.name, ink)];
     line(upper, &name, &body, size.width());
     line(lower, &[(&model.facts, palette.weak)], &small, said_width);
-    let response = match fit {
-        Some(fit) if model.ailment.is_none() => {
-            response.on_hover_text(format!("{}\n{}", model.facts, fit_hover(fit)))
-        }
-        _ => response.on_hover_text(&model.facts),
-    };
+    let mut hover = model.facts.clone();
+    if let Some(fit) = fit.filter(|_| model.ailment.is_none()) {
+        hover = format!("{hover}\n{}", fit_hover(fit));
+    }
+    let response = response.on_hover_text(hover);
     if response.double_clicked() {
         view.push(LibraryCommand::Use(model.id.clone()));
     } else if response.clicked() {

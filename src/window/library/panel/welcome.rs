@@ -11,11 +11,11 @@ use crate::window::downloads::panel::fetch_ui;
 use crate::window::layout::prelude::*;
 use crate::window::library::first_model;
 use crate::window::library::panel::{
-    ADD_FOLDER, ADD_FOLDER_HOVER, ADD_FOLDER_NAME, ASKS_FIRST, LOOK_AGAIN, LOOK_AGAIN_HOVER,
-    LOOKING, fit_hover, fit_text, fit_tone,
+    ASKS_FIRST, LOOK_AGAIN, LOOK_AGAIN_HOVER, LOOKING, add_folder_button, fit_hover, fit_text,
+    fit_tone,
 };
 use crate::window::library::survey::{FitWord, MachineInfo};
-use crate::window::runtimes::panel::card_ui;
+use crate::window::runtimes::panel::{card_ui, copy_command_ui};
 
 const MAX_OFFERS: usize = 3;
 
@@ -72,18 +72,14 @@ fn begin_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
         ui.set_max_width(theme::FIRST_BUTTON_WIDTH);
         let makes_images = model.as_ref().is_some_and(|spec| spec.family.makes_images);
         let text = format!("Make your first {}", result_word(makes_images));
-        if main_button(ui, is_ready, icons::SPARKLE, &text).clicked() && is_ready {
-            view.push(LibraryCommand::FirstVideo);
-        }
+        let button = main_button(ui, is_ready, icons::SPARKLE, &text);
+        view.on_press(&button, |app| app.library.make_first_video(&mut app.cx));
     });
     let note = match (&model, is_engine_there) {
         (_, false) => "First, libtorch is needed: see below".to_owned(),
         (Some(spec), true) => {
-            let (model, prompt) = (&spec.name, spec.example_prompts.first());
-            prompt.map_or_else(
-                || format!("With {model}"),
-                |prompt| format!("With {model}: “{prompt}”"),
-            )
+            let prompt = spec.example_prompts.first().map(|it| format!(": “{it}”"));
+            format!("With {}{}", spec.name, prompt.unwrap_or_default())
         }
         (None, true) if view.app.cx.models.are_loading => LOOKING.to_owned(),
         (None, true) if view.app.cx.models.all().is_empty() => {
@@ -106,14 +102,7 @@ fn libtorch_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
             // A shell command is between backquotes.
             let command = err.advice.split('`').nth(1).filter(|text| !text.is_empty());
             if let Some(command) = command {
-                let copy = Button::new(with_icon(icons::COPY, command));
-                if pressed(
-                    ui.add(copy),
-                    "Copy this command, and run it in a terminal",
-                    "Copy the command",
-                ) {
-                    view.push(DesktopCommand::CopyText(command.to_owned()));
-                }
+                copy_command_ui(ui, view, command, "Copy the command");
             }
             let button = Button::new(with_icon(icons::FOLDER_OPEN, "Choose a libtorch folder…"));
             if pressed(
@@ -124,11 +113,8 @@ fn libtorch_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
             ) {
                 view.push(SettingsCommand::PickFolder("runtime.libtorch"));
             }
-            let button = hint_button(
-                ui,
-                "Check this machine",
-                "The doctor examines this machine in detail",
-            );
+            let hover = "The doctor examines this machine in detail";
+            let button = hint_button(ui, "Check this machine", hover);
             view.on_click(&button, AppCommand::Show(MainPage::Doctor));
         });
     });
@@ -197,13 +183,10 @@ fn found_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
         title(ui, "Found on this disk");
         let num_here = view.app.cx.models.all().len();
         let num_broken = view.app.cx.models.found.unusable.len();
-        let text = if view.app.cx.models.are_loading {
-            LOOKING.to_owned()
-        } else {
-            match num_here {
-                0 => "No usable model".to_owned(),
-                count => counted(count, "1 usable model", "{} usable models"),
-            }
+        let text = match num_here {
+            _ if view.app.cx.models.are_loading => LOOKING.to_owned(),
+            0 => "No usable model".to_owned(),
+            count => counted(count, "1 usable model", "{} usable models"),
         };
         wide_note(ui, &text, NoteTone::Plain);
         if num_broken > 0 {
@@ -215,14 +198,7 @@ fn found_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
         }
         searched_ui(ui, view);
         ui.horizontal(|ui| {
-            let add = Button::new(with_icon(icons::FOLDER_OPEN, ADD_FOLDER));
-            if pressed(
-                ui.add_enabled(!view.app.cx.background.is_asking(), add),
-                ADD_FOLDER_HOVER,
-                ADD_FOLDER_NAME,
-            ) {
-                view.push(SettingsCommand::PickFolder("models.folders"));
-            }
+            add_folder_button(ui, view, false);
             let button = icon_button(ui, icons::RESET, LOOK_AGAIN, LOOK_AGAIN_HOVER);
             view.on_click(&button, LibraryCommand::Reload);
         });
@@ -304,10 +280,8 @@ fn offer_ui(ui: &mut Ui, view: &mut UiContext<'_>, entry: &CatalogEntry) {
 
 fn offers(view: &UiContext<'_>) -> Vec<CatalogEntry> {
     let survey = &view.app.library.survey;
-    let free = survey
-        .machine
-        .as_ref()
-        .and_then(|machine| machine.free_bytes);
+    let machine = survey.machine.as_ref();
+    let free = machine.and_then(|machine| machine.free_bytes);
     let has_room = |entry: &&CatalogEntry| {
         entry.to_fetch().count() > 0 && free.is_none_or(|free| entry.about_bytes_to_fetch() <= free)
     };
@@ -326,7 +300,7 @@ fn offers(view: &UiContext<'_>) -> Vec<CatalogEntry> {
     // One of each kind says more than four of one.
     let mut seen = Vec::new();
     offers.retain(|entry| {
-        let kind = (entry.family, entry.variant.clone());
+        let kind = (entry.family, &entry.variant);
         let is_new = !seen.contains(&kind);
         seen.push(kind);
         is_new

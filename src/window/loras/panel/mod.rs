@@ -39,10 +39,9 @@ pub(crate) fn loras_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     for (index, lora) in view.form.loras.iter_mut().enumerate() {
         let frame = field_frame(ui);
         let wanted = ui.push_id(("lora", index), |ui| {
-            let shown = frame.show(ui, |ui| lora_ui(ui, (index, lora), library, &form, &spec));
-            shown.inner
+            frame.show(ui, |ui| lora_ui(ui, (index, lora), library, &form, &spec))
         });
-        command = wanted.inner.or(command);
+        command = wanted.inner.inner.or(command);
     }
     view.commands.extend(command);
     said_ui(ui, view, &["lora"]);
@@ -81,7 +80,8 @@ fn lora_ui(
     });
     if let Some(objection) = objection {
         // One for another model is kept for that; one that is gone has to be taken out.
-        let tone = if library.is_gone(lora) {
+        let is_gone = library.is_gone(lora);
+        let tone = if is_gone {
             NoteTone::Error
         } else {
             NoteTone::Hint
@@ -98,7 +98,7 @@ fn lora_ui(
     if let Some(word) = words_ui(ui, known) {
         command = Some(PromptCommand::Insert(word).into());
     }
-    coverage_ui(ui, known, library.used(&lora.path));
+    coverage_ui(ui, known, library.coverage.get(&lora.path));
     command
 }
 
@@ -111,13 +111,12 @@ fn preset_ui(ui: &mut Ui, lora: &ChosenLora, form: &GenerateForm, spec: &ModelSp
     if form.has_values(&values, spec, None) {
         return false;
     }
-    let text = format!("Use the preset {}", preset.name);
-    let button = ui.button(&text);
-    let hover = format!(
-        "This LoRA was made for few steps. Set what its authors say: {}",
-        values.described()
+    let authors = "This LoRA was made for few steps. Set what its authors say";
+    let (text, hover) = (
+        format!("Use the preset {}", preset.name),
+        format!("{authors}: {}", values.described()),
     );
-    button.on_hover_text(hover).clicked()
+    hint_button(ui, &text, &hover).clicked()
 }
 
 /// One strength, or one for each expert where the file is not for one of them alone.
@@ -201,8 +200,9 @@ fn coverage_ui(ui: &mut Ui, known: Option<&FoundLora>, used: Option<&LoraCoverag
         None => format!("Only {applied} of {total} keys fit this model"),
     };
     let notice = coverage.notices.first();
-    let text = notice.map_or(text, |notice| crate::window::notices::sentence(notice));
-    let tone = if coverage.is_poor() {
+    let text = notice.map_or(text, |notice| sentence(notice));
+    let is_poor = coverage.is_poor();
+    let tone = if is_poor {
         NoteTone::Warning
     } else {
         NoteTone::Hint
@@ -215,7 +215,7 @@ fn about(lora: &ChosenLora, known: Option<&FoundLora>) -> String {
     let mut lines: Vec<String> = Vec::new();
     if let Some(card) = card {
         lines.extend(card.title.clone());
-        lines.push(crate::window::notices::sentence(&card.text()));
+        lines.push(sentence(&card.text()));
         let base = card.base_model.as_deref();
         lines.extend(base.map(|base| format!("Base model: {base}")));
     }
@@ -335,13 +335,13 @@ fn buttons_ui(ui: &mut Ui, view: &mut UiContext<'_>) -> bool {
             .add_enabled(is_free, pick)
             .on_hover_text("A LoRA from any folder")
             .accessible_name("LoRA from a file");
-        view.on_click(&pick, LorasCommand::Pick);
+        view.on_press(&pick, |app| app.loras.pick(&app.cx));
         let again = Button::new(with_icon(icons::RESET, "Look again"));
         let again = ui
             .add_enabled(!view.app.loras.is_looking(), again)
             .on_hover_text("Search the folders again")
             .accessible_name("Look for LoRAs again");
-        view.on_click(&again, LorasCommand::Look);
+        view.on_press(&again, |app| app.loras.search_again(&app.cx));
         is_done
     })
     .inner
@@ -376,11 +376,8 @@ fn entry_text(ui: &Ui, lora: &FoundLora) -> LayoutJob {
         color,
         ..Default::default()
     };
-    let ink = if lora.fits() {
-        palette.text
-    } else {
-        palette.weak
-    };
+    let fits = lora.fits();
+    let ink = if fits { palette.text } else { palette.weak };
     let below = match &lora.fit {
         LoraFit::Yes(_) => facts_text(lora),
         LoraFit::No(reason) => sentence(reason),
@@ -390,11 +387,9 @@ fn entry_text(ui: &Ui, lora: &FoundLora) -> LayoutJob {
     let name = cropped(&lora.name(), theme::SHELF_NAME_COLUMNS);
     job.append(&name, 0.0, format(TextStyle::Button, ink));
     let folder = cropped(&lora.folder(), theme::SHELF_NAME_COLUMNS);
-    let folder = format!("   {folder}");
-    job.append(&folder, 0.0, format(TextStyle::Small, palette.weak));
     let below = cropped(&below.replace('\n', " "), theme::SHELF_TEXT_COLUMNS);
-    let below = format!("\n{below}");
-    job.append(&below, 0.0, format(TextStyle::Small, palette.weak));
+    let small = format(TextStyle::Small, palette.weak);
+    job.append(&format!("   {folder}\n{below}"), 0.0, small);
     job
 }
 

@@ -100,12 +100,7 @@ pub(crate) fn mask_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     view.panels.mask.follow_margins(editor);
     // Before Escape closes a popover.
     let is_uncovered = !view.app.palette.is_covered(ui.ctx());
-    let frame = Frame::new().inner_margin(Margin {
-        left: 16,
-        right: 12,
-        top: 12,
-        bottom: 6,
-    });
+    let frame = Frame::new().inner_margin(theme::margin([16, 12], [12, 6]));
     frame.show(ui, |ui| {
         header_ui(ui, view, editor);
         ui.add_space(theme::SMALL_GAP);

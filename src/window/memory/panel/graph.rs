@@ -33,16 +33,12 @@ pub(super) fn plot_ui(
     let is_timed = history.last().is_some() || is_course_timed(history);
     let planned_cap = plan.map_or(0, |plan| plan.budget.cap_bytes);
     let cap = history.last().map_or(planned_cap, |it| it.total_bytes);
-    let most = history
-        .samples
-        .iter()
-        .flat_map(|sample| {
-            // The machine's lines may be far above: then only their values are shown.
-            let own = series.iter().filter(|line| !line.is_thin);
-            own.map(move |line| in_gib((line.bytes)(sample)))
-        })
-        .chain(plan.map(|plan| in_gib(plan.peak_bytes)))
-        .fold(0.0, f64::max);
+    // The machine's lines may be far above: then only their values are shown.
+    let own = series.iter().filter(|line| !line.is_thin);
+    let samples = &history.samples;
+    let seen = own.flat_map(|line| samples.iter().map(move |sample| (line.bytes)(sample)));
+    let most = seen.chain(plan.map(|plan| plan.peak_bytes)).max();
+    let most = in_gib(most.unwrap_or_default());
     let now = history.end_secs();
     let rest = match history.course.as_ref().filter(|_| is_running) {
         Some(course) => course.rest(&history.bands, now),
@@ -101,10 +97,8 @@ pub(super) fn plot_ui(
 }
 
 fn is_course_timed(history: &MemoryHistory) -> bool {
-    history
-        .course
-        .as_ref()
-        .is_some_and(|course| course.is_timed)
+    let course = history.course.as_ref();
+    course.is_some_and(|course| course.is_timed)
 }
 
 fn graph_text(history: &MemoryHistory) -> String {
@@ -172,10 +166,7 @@ fn block(
     plot.polygon(
         Polygon::new("Expected", PlotPoints::from(corners))
             .fill_color(palette.allocated.gamma_multiply(0.10 * strength))
-            .stroke(egui::Stroke::new(
-                1.0,
-                palette.allocated.gamma_multiply(0.35 * strength),
-            ))
+            .stroke((1.0, palette.allocated.gamma_multiply(0.35 * strength)))
             .allow_hover(false),
     );
 }
@@ -195,29 +186,18 @@ fn lines<'a>(plot: &mut PlotUi<'a>, history: &MemoryHistory, series: &[GraphSeri
 
 fn marks(plot: &mut PlotUi<'_>, history: &MemoryHistory, palette: &ThemeColors) {
     for (at, reclaim) in &history.marks {
-        plot.vline(
-            VLine::new(freed_text(reclaim), *at)
-                .color(palette.good.gamma_multiply(0.6))
-                .style(LineStyle::dotted_dense()),
-        );
+        let line = VLine::new(freed_text(reclaim), *at).style(LineStyle::dotted_dense());
+        plot.vline(line.color(palette.good.gamma_multiply(0.6)));
     }
     for (at, climb) in history.climb_marks() {
-        plot.vline(
-            VLine::new(climb_text(climb), at)
-                .color(palette.amber)
-                .width(1.6),
-        );
+        let line = VLine::new(climb_text(climb), at).color(palette.amber);
+        plot.vline(line.width(1.6));
     }
 }
 
 fn freed_text(reclaim: &MemoryReclaim) -> String {
-    let MemoryReclaim {
-        boundary,
-        before_bytes,
-        after_bytes,
-    } = reclaim;
-    let given = size_text(before_bytes.saturating_sub(*after_bytes));
-    format!("{boundary}: {given} freed")
+    let given = reclaim.before_bytes.saturating_sub(reclaim.after_bytes);
+    format!("{}: {} freed", reclaim.boundary, size_text(given))
 }
 
 /// `Decoding continued in tiles of 512 pixels`

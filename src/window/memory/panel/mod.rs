@@ -5,11 +5,12 @@ mod graph;
 mod plan;
 
 use safelight_core::job_update::{MachineSample, MemorySample};
+use safelight_core::memory::DeviceClass;
 use safelight_core::units::about_text;
 
 use crate::window::layout::prelude::*;
+use crate::window::memory::ExpectedTimeline;
 use crate::window::memory::MemoryHistory;
-use crate::window::memory::course::ExpectedTimeline;
 use crate::window::memory::panel::graph::climb_text;
 use crate::window::memory::planning::FormPlan;
 use crate::window::widgets::theme::ThemeColors;
@@ -17,6 +18,8 @@ use crate::window::widgets::theme::ThemeColors;
 pub(crate) use plan::{summary_ui, warning_ui};
 
 const PREDICTED_PEAK: &str = "Predicted peak allocated";
+const USED_HOVER: &str =
+    "What all programs use on the device; on the CPU, what the engine has in memory";
 
 struct GraphSeries {
     name: &'static str,
@@ -99,16 +102,13 @@ fn devices_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     for job in &queue.running {
         let is_live = queue.live().is_some_and(|live| live.id == job.id);
         let name = job.device_name.as_str();
-        if choice(
+        let button = choice(
             ui,
             is_live,
             name,
             "Show the job of this device, and its memory",
-        )
-        .clicked()
-        {
-            view.push(PlayerCommand::Watch(name.to_owned()));
-        }
+        );
+        view.on_click(&button, PlayerCommand::Watch(name.to_owned()));
     }
 }
 
@@ -137,44 +137,32 @@ fn job_event_texts(history: &MemoryHistory) -> Vec<String> {
 }
 
 fn series(palette: &ThemeColors) -> [GraphSeries; 5] {
+    let line = |name, hover, colour, bytes, is_thin| GraphSeries {
+        name,
+        hover,
+        colour,
+        bytes,
+        is_thin,
+    };
+    let allocated = "Tensors in use, weights included";
+    let reserved = "What the allocator holds, in use or kept for reuse";
+    let cache = "Files that the system keeps in main memory; it drops them when programs need the \
+                 room";
+    let free = "Main memory that programs can still get";
+    type Bytes = fn(&MemorySample) -> u64;
+    let bytes: [Bytes; 5] = [
+        |sample| sample.used_bytes,
+        |sample| sample.allocated_bytes,
+        |sample| sample.reserved_bytes,
+        |sample| sample.machine.page_cache_bytes.unwrap_or(0),
+        |sample| sample.machine.host_available_bytes.unwrap_or(0),
+    ];
     [
-        GraphSeries {
-            name: "Used",
-            hover: "What all programs use on the device; on the CPU, what the engine has in \
-                         memory",
-            colour: palette.used,
-            bytes: |sample| sample.used_bytes,
-            is_thin: false,
-        },
-        GraphSeries {
-            name: "Allocated",
-            hover: "Tensors in use, weights included",
-            colour: palette.allocated,
-            bytes: |sample| sample.allocated_bytes,
-            is_thin: false,
-        },
-        GraphSeries {
-            name: "Reserved",
-            hover: "What the allocator holds, in use or kept for reuse",
-            colour: palette.reserved,
-            bytes: |sample| sample.reserved_bytes,
-            is_thin: false,
-        },
-        GraphSeries {
-            name: "Page cache",
-            hover: "Files that the system keeps in main memory; it drops them when programs \
-                         need the room",
-            colour: palette.cache,
-            bytes: |sample| sample.machine.page_cache_bytes.unwrap_or(0),
-            is_thin: true,
-        },
-        GraphSeries {
-            name: "Free",
-            hover: "Main memory that programs can still get",
-            colour: palette.available,
-            bytes: |sample| sample.machine.host_available_bytes.unwrap_or(0),
-            is_thin: true,
-        },
+        line("Used", USED_HOVER, palette.used, bytes[0], false),
+        line("Allocated", allocated, palette.allocated, bytes[1], false),
+        line("Reserved", reserved, palette.reserved, bytes[2], false),
+        line("Page cache", cache, palette.cache, bytes[3], true),
+        line("Free", free, palette.available, bytes[4], true),
     ]
 }
 
@@ -218,18 +206,13 @@ fn choice_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     if !has_last || planning.planned().is_none() {
         return;
     }
-    let choices = [
+    let next = "What the job in the form is expected to need";
+    for (is_next, name, hover) in [
         (false, "Last job", "The memory of the last job"),
-        (
-            true,
-            "Next job",
-            "What the job in the form is expected to need",
-        ),
-    ];
-    for (is_next, name, hover) in choices {
-        if choice(ui, planning.is_shown == is_next, name, hover).clicked() {
-            view.set(move |app| app.memory.is_shown = is_next);
-        }
+        (true, "Next job", next),
+    ] {
+        let button = choice(ui, planning.is_shown == is_next, name, hover);
+        view.on_press(&button, move |app| app.memory.is_shown = is_next);
     }
 }
 
@@ -239,25 +222,23 @@ fn job_line_ui(ui: &mut Ui, history: &MemoryHistory) {
         ui.weak(RichText::new("The graph is drawn here while a job runs").small());
         return;
     };
-    let figures = [
-        (
-            format!("Used {}", size_text(last.used_bytes)),
-            "What all programs use on the device; on the CPU, what the engine has in memory",
-        ),
-        (
-            format!("Peak {}", size_text(history.peak_bytes())),
-            "The highest value of Used in this job. It is more than Allocated, because not all \
-                of it is tensors",
-        ),
-        (
-            format!("{} free", size_text(history.free_bytes(last))),
-            "The rest of the device's memory",
-        ),
-    ];
-    let is_total_known = last.total_bytes > 0;
-    for (text, hover) in figures.into_iter().take(2 + usize::from(is_total_known)) {
-        ui.label(RichText::new(text).small()).on_hover_text(hover);
+    let used = format!("Used {}", size_text(last.used_bytes));
+    small_figure(ui, used, USED_HOVER);
+    let hover = "The highest value of Used in this job. It is more than Allocated, because not all \
+                 of it is tensors";
+    small_figure(
+        ui,
+        format!("Peak {}", size_text(history.peak_bytes())),
+        hover,
+    );
+    if last.total_bytes > 0 {
+        let free = format!("{} free", size_text(history.free_bytes(last)));
+        small_figure(ui, free, "The rest of the device's memory");
     }
+}
+
+fn small_figure(ui: &mut Ui, text: String, hover: &str) {
+    ui.label(RichText::new(text).small()).on_hover_text(hover);
 }
 
 /// Names and values of the lines of the graph of the form's job.
@@ -309,11 +290,8 @@ fn legend_ui(ui: &mut Ui, view: &mut UiContext<'_>, series: &[GraphSeries]) {
 }
 
 fn export_ui(ui: &mut Ui, view: &UiContext<'_>) -> Option<JobId> {
-    let job = view
-        .app
-        .queue
-        .last_job
-        .filter(|_| view.app.queue.running.is_empty())?;
+    let queue = &view.app.queue;
+    let job = queue.last_job.filter(|_| queue.running.is_empty())?;
     let text = RichText::new(with_icon(icons::SAVE, "Export")).small();
     ui.add(Button::new(text).frame_when_inactive(false))
         .on_hover_text(
@@ -337,7 +315,9 @@ fn machine_ui(ui: &mut Ui, history: &MemoryHistory, last: &MemorySample, series:
             for line in series.iter().filter(|line| line.is_thin) {
                 series_ui(ui, history, last, line);
             }
-            if let Some(cache) = machine.page_cache_bytes.filter(|_| history.is_unified())
+            let class = history.plan.as_ref().map(|plan| plan.device.class);
+            // The system's page cache is in the same memory as the job.
+            if let (Some(cache), Some(DeviceClass::Unified)) = (machine.page_cache_bytes, class)
                 && last.total_bytes > 0
             {
                 let percent = cache as f64 / last.total_bytes as f64 * 100.0;
@@ -355,9 +335,10 @@ fn machine_ui(ui: &mut Ui, history: &MemoryHistory, last: &MemorySample, series:
                 (temperature, "The GPU's temperature"),
                 (power, "The GPU's power"),
             ] {
-                let Some(figure) = figure else { continue };
-                ui.add_space(theme::SMALL_GAP);
-                ui.weak(RichText::new(figure).small()).on_hover_text(hover);
+                if let Some(figure) = figure {
+                    ui.add_space(theme::SMALL_GAP);
+                    ui.weak(RichText::new(figure).small()).on_hover_text(hover);
+                }
             }
         });
     });

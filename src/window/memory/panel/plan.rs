@@ -5,7 +5,7 @@ use safelight_core::settings::MemorySettings;
 use safelight_core::units::{about_text, gib_text, in_gib};
 
 use crate::window::layout::prelude::*;
-use crate::window::memory::panel::time_text;
+use crate::window::memory::panel::{small_figure, time_text};
 use crate::window::memory::planning::{self, FormPlan};
 use crate::window::state::PanelPlace;
 
@@ -34,10 +34,8 @@ pub(super) fn limits_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
         ui.horizontal(|ui| cap_ui(ui, &mut memory, &planned.plan));
     });
     // Stored when the mouse button is released.
-    let (is_held, is_changed) = (
-        ui.input(|input| input.pointer.any_down()),
-        memory != settings,
-    );
+    let is_held = ui.input(|input| input.pointer.any_down());
+    let is_changed = memory != settings;
     let draft = (is_held && is_changed).then_some(memory);
     if draft != before {
         view.set(move |app| app.memory.draft = draft);
@@ -54,23 +52,15 @@ pub(super) fn limits_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
 pub(super) fn line_ui(ui: &mut Ui, view: &mut UiContext<'_>, planned: &FormPlan) {
     let plan = &planned.plan;
     let budget = size_text(plan.budget.cap_bytes);
-    let verdict = format!(
-        "{}\nAt most {budget} is used on this device",
-        plan.verdict.text
-    );
+    let text = &plan.verdict.text;
+    let verdict = format!("{text}\nAt most {budget} is used on this device");
     state_chip(ui, verdict_word(plan), verdict_tone(plan)).on_hover_text(&verdict);
-    let texts = [
-        (needs_text(plan), verdict.as_str()),
-        (time_text(&planned.course), TIME_HOVER),
-    ];
-    for (text, hover) in texts {
-        ui.label(RichText::new(text).small()).on_hover_text(hover);
-    }
+    small_figure(ui, needs_text(plan), &verdict);
+    small_figure(ui, time_text(&planned.course), TIME_HOVER);
     if planned.course.is_timed && planned.num_jobs > 1 {
         let all = about_text(planned.all_secs);
         let text = format!("All {} jobs take {all}", planned.num_jobs);
-        ui.label(RichText::new(text).small())
-            .on_hover_text(TIME_HOVER);
+        small_figure(ui, text, TIME_HOVER);
     }
     for suggestion in &planned.suggestions {
         let button = Button::new(RichText::new(&suggestion.text).small());
@@ -133,11 +123,8 @@ pub(crate) fn warning_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     if view.app.cx.drawn.memory != PanelPlace::Nowhere {
         return;
     }
-    let planned = view.app.memory.planned();
-    let Some(plan) = planned
-        .map(|planned| &planned.plan)
-        .filter(|plan| plan.rank() > 0)
-    else {
+    let plan = view.app.memory.planned().map(|planned| &planned.plan);
+    let Some(plan) = plan.filter(|plan| plan.rank() > 0) else {
         return;
     };
     let verdict = &plan.verdict.text;
@@ -184,11 +171,8 @@ fn cap_ui(ui: &mut Ui, memory: &mut MemorySettings, plan: &MemoryPlan) {
         .weak(RichText::new("Memory cap").small())
         .on_hover_text(CAP_HOVER);
     let total = in_gib(plan.budget.total_bytes).max(1.0);
-    let cap = memory.cap_gib;
-    let mut value = rounded(
-        cap.unwrap_or_else(|| in_gib(plan.budget.cap_bytes))
-            .min(total),
-    );
+    let own = in_gib(plan.budget.cap_bytes);
+    let mut value = rounded(memory.cap_gib.unwrap_or(own).min(total));
     let drag = DragValue::new(&mut value)
         .range(0.0..=total)
         .speed(0.1)
@@ -200,7 +184,7 @@ fn cap_ui(ui: &mut Ui, memory: &mut MemorySettings, plan: &MemoryPlan) {
     if response.changed() {
         memory.cap_gib = Some(rounded(value));
     }
-    if cap.is_some() {
+    if memory.cap_gib.is_some() {
         let text = RichText::new("Default cap").small();
         if ui.add(Button::new(text.color(palette(ui).weak))).clicked() {
             memory.cap_gib = None;

@@ -10,7 +10,6 @@ use crate::window::prompt::panel::NO_MATCHES;
 const MAX_SHOWN: usize = 200;
 const HISTORY: &str = "Earlier prompts";
 const WILDCARDS: &str = "Wildcards";
-const WILDCARDS_FOLDER: &str = "Open wildcard folder";
 
 pub(super) fn button_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let hover = "Prompts that you used before (Alt+Up and Alt+Down in the prompt)";
@@ -73,8 +72,12 @@ fn list_ui(ui: &mut Ui, view: &mut UiContext<'_>, button: &Response) {
     if button.clicked() {
         field.request_focus();
     }
-    let wanted = view.panels.prompt.history_search.trim().to_lowercase();
-    let shown: Vec<&PromptEntry> = all.iter().filter(|entry| has(entry, &wanted)).collect();
+    let wanted = view.panels.prompt.history_search.to_lowercase();
+    let is_shown = |entry: &&PromptEntry| {
+        let prompt = entry.prompt.to_lowercase();
+        wanted.split_whitespace().all(|word| prompt.contains(word))
+    };
+    let shown: Vec<&PromptEntry> = all.iter().filter(is_shown).collect();
     if let Some(command) = rows_ui(ui, "earlier-prompts", &shown, entry_ui) {
         if matches!(command, PromptCommand::Use(_)) {
             ui.close();
@@ -94,11 +97,10 @@ fn entry_ui(ui: &mut Ui, entry: &PromptEntry) -> Option<PromptCommand> {
             command = Some(PromptCommand::Forget(entry.clone()));
         }
         let size = vec2(ui.available_width(), ui.spacing().interact_size.y);
-        let whole = if entry.negative.is_empty() {
-            entry.prompt.clone()
-        } else {
-            format!("{}\n\nNegative prompt: {}", entry.prompt, entry.negative)
-        };
+        let mut whole = entry.prompt.clone();
+        if !entry.negative.is_empty() {
+            whole = format!("{whole}\n\nNegative prompt: {}", entry.negative);
+        }
         let button = Button::new(&text)
             .frame_when_inactive(false)
             .truncate()
@@ -112,11 +114,6 @@ fn entry_ui(ui: &mut Ui, entry: &PromptEntry) -> Option<PromptCommand> {
         }
     });
     command
-}
-
-fn has(entry: &PromptEntry, wanted: &str) -> bool {
-    let prompt = entry.prompt.to_lowercase();
-    wanted.split_whitespace().all(|word| prompt.contains(word))
 }
 
 pub(super) fn wildcards_button_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
@@ -145,10 +142,8 @@ fn wildcards_list_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
             let search = &mut view.panels.prompt.wildcard_search;
             search_field(ui, search, "Search wildcards");
             let wanted = search.trim().to_lowercase();
-            let shown: Vec<&WildcardFile> = files
-                .iter()
-                .filter(|file| file.name.to_lowercase().contains(&wanted))
-                .collect();
+            let is_shown = |file: &&WildcardFile| file.name.to_lowercase().contains(&wanted);
+            let shown: Vec<&WildcardFile> = files.iter().filter(is_shown).collect();
             command = rows_ui(ui, "wildcards", &shown, |ui, file| {
                 let insert = || PromptCommand::Insert(format!("__{}__", file.name));
                 file_ui(ui, file).then(insert)
@@ -156,11 +151,8 @@ fn wildcards_list_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
         }
     }
     ui.separator();
-    let open = ui
-        .button(with_icon(icons::FOLDER_OPEN, WILDCARDS_FOLDER))
-        .on_hover_text("Open the folder for your own lists. It is created if it does not exist")
-        .accessible_name(WILDCARDS_FOLDER);
-    if open.clicked() {
+    let hover = "Open the folder for your own lists. It is created if it does not exist";
+    if sign_button(ui, icons::FOLDER_OPEN, "Open wildcard folder", hover).clicked() {
         command = Some(PromptCommand::OpenWildcardFolder);
     }
     if let Some(command) = command {
@@ -211,11 +203,7 @@ pub(super) fn take_keys(ui: &Ui, view: &mut UiContext<'_>) {
     };
     let last = offer.names.len().saturating_sub(1);
     if pressed(Key::ArrowDown) {
-        offer.chosen = if offer.chosen < last {
-            offer.chosen + 1
-        } else {
-            0
-        };
+        offer.chosen = (offer.chosen + 1) % offer.names.len().max(1);
     }
     if pressed(Key::ArrowUp) {
         offer.chosen = offer.chosen.checked_sub(1).unwrap_or(last);

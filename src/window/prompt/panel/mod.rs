@@ -16,10 +16,8 @@ const USE_AS_TEMPLATE: &str = "Use as template";
 const NO_MATCHES: &str = "No matches";
 
 pub(crate) fn prompt_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
-    let examples: Vec<String> = view
-        .model()
-        .map(|spec| spec.example_prompts.clone())
-        .unwrap_or_default();
+    let examples = view.model().map(|spec| spec.example_prompts.clone());
+    let examples = examples.unwrap_or_default();
     let label = heading_ui(ui, view, &examples);
     let hint = if view.form.is_one_a_line {
         "One prompt per line, each line makes a job".to_owned()
@@ -88,12 +86,8 @@ fn examples_ui(ui: &mut Ui, view: &mut UiContext<'_>, examples: &[String]) {
         for (ui, example) in columns.iter_mut().zip(shown) {
             ui.spacing_mut().button_padding.y = 1.0;
             ui.spacing_mut().interact_size.y = 0.0;
-            let button = chip(
-                ui,
-                example,
-                &format!("Example: {example}"),
-                "Click to use this prompt",
-            );
+            let name = format!("Example: {example}");
+            let button = chip(ui, example, &name, "Click to use this prompt");
             let example = example.clone();
             view.on_press(&button, |app| app.prompt.use_example(example, &mut app.cx));
         }
@@ -257,11 +251,12 @@ fn literal_ui(ui: &mut Ui, literal: Option<&LiteralPrompt>, name: &str) -> bool 
 }
 
 fn another(examples: &[String], current: &str) -> String {
-    let others = examples.iter().filter(|example| *example != current);
-    let others: Vec<&String> = others.collect();
+    let mut others: Vec<&String> = examples.iter().filter(|it| *it != current).collect();
+    if others.is_empty() {
+        others.extend(examples.first());
+    }
     let index = random_seed() as usize % others.len().max(1);
-    let example = others.get(index).copied().or_else(|| examples.first());
-    example.cloned().unwrap_or_default()
+    others.get(index).copied().cloned().unwrap_or_default()
 }
 
 fn count_ui(ui: &mut Ui, view: &UiContext<'_>) {
@@ -303,16 +298,14 @@ fn tokens_text(count: &PromptCount) -> String {
         (_, parts @ 2..) => format!("{amount} in the longest of {parts} parts"),
         _ => amount,
     };
-    let cut = match main.num_cut() {
-        0 => String::new(),
-        cut => format!(": the last {cut} are truncated"),
-    };
-    let estimate = if is_estimate {
-        " (estimated: the model's tokenizer cannot be read)"
-    } else {
-        ""
-    };
-    format!("{amount}{cut}{estimate}")
+    let mut text = amount;
+    if let cut @ 1.. = main.num_cut() {
+        text = format!("{text}: the last {cut} are truncated");
+    }
+    if is_estimate {
+        text.push_str(" (estimated: the model's tokenizer cannot be read)");
+    }
+    text
 }
 
 /// Warning that the second text encoder truncates the prompt; `None` if it reads all of it.
@@ -322,11 +315,8 @@ fn second_encoder_text(count: &PromptCount) -> Option<String> {
     };
     let short = others.iter().find(|encoder| encoder.num_cut() > 0)?;
     let (name, limit, all, other) = (short.name, short.limit, short.tokens, main.name);
-    let rest = if main.num_cut() > 0 {
-        "more"
-    } else {
-        "all of it"
-    };
+    let is_cut = main.num_cut() > 0;
+    let rest = if is_cut { "more" } else { "all of it" };
     Some(format!(
         "{name} reads only the first {limit} of its {all} tokens, so put what matters most first; {other} reads {rest}"
     ))

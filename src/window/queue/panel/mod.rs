@@ -1,6 +1,5 @@
 //! The button Generate, the buttons around it, and the questions of the queue.
 
-mod grid;
 pub(crate) mod list;
 mod row;
 
@@ -27,10 +26,8 @@ pub(crate) fn go_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
         return;
     }
     let is_running = !view.app.queue.running.is_empty();
-    let form = &view.form;
-    let spec = view.app.cx.models.model_of(form);
-    let count = spec.map_or(1, |spec| form.num_results(spec));
-    let word = result_word(spec.is_some_and(|spec| spec.family.makes_images));
+    let count = view.model().map_or(1, |spec| view.form.num_results(spec));
+    let word = result_word(view.makes_images());
     let name = counted(count, "Generate", &format!("Generate {{}} {word}s"));
     let hover = match (is_running, count) {
         (true, 1) => format!("Add another {word} to the queue, after the running job"),
@@ -44,12 +41,8 @@ pub(crate) fn go_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
 /// The main button; where the form is wrong it says why.
 fn submit_ui(ui: &mut Ui, view: &mut UiContext<'_>, icon: char, name: &str, hover: &str) {
     let has_model = view.model().is_some();
-    let first_error = view
-        .app
-        .cx
-        .field_errors
-        .first()
-        .map(|err| sentence(&err.message));
+    let mut errors = view.app.cx.field_errors.iter();
+    let first_error = errors.next().map(|err| sentence(&err.message));
     let is_enabled = has_model && first_error.is_none();
     submit_hint_ui(ui, view);
     device_ui(ui, view);
@@ -76,14 +69,8 @@ fn device_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let hover = "Any device that is free and has room, or one that the jobs wait for";
     ui.horizontal(|ui| {
         let label = ui.weak("Device").on_hover_text(hover);
-        let list = ComboBox::from_id_salt("job-device")
-            .icon(list_icon)
-            .selected_text(chosen)
-            .width(ui.available_width());
-        let mut device = before;
-        let choices = choices
-            .iter()
-            .map(|(device, name)| (*device, name.as_str(), ""));
+        let (list, mut device) = (list_box(ui, "job-device", chosen), before);
+        let choices = choices.iter().map(|(device, name)| (*device, name, ""));
         choose_from(list, ui, &mut device, choices)
             .labelled_by(label.id)
             .on_hover_text(hover);
@@ -178,8 +165,7 @@ fn several_ui(ctx: &Context, view: &mut UiContext<'_>, several: &MultiFilePrompt
     let mut choice = None;
     let response = modal(ctx, "several-files", WIDTH, |ui| {
         ui.heading(format!("{count} files at once"));
-        let spec = view.model();
-        let word = result_word(spec.is_some_and(|spec| spec.family.makes_images));
+        let word = result_word(view.makes_images());
         let text = format!(
             "Each can become a {word} of its own, with the settings of the form and a size that fits it."
         );
@@ -195,11 +181,13 @@ fn several_ui(ctx: &Context, view: &mut UiContext<'_>, several: &MultiFilePrompt
             (2, _) => "Put the first two into the form".to_owned(),
             (takes, _) => format!("Put the first {takes} into the form"),
         };
-        if button_ui(ui, icons::IMAGE, &form) {
-            choice = Some(DropChoice::Form);
-        }
-        if button_ui(ui, icons::X, "Cancel") {
-            choice = Some(DropChoice::None);
+        for (icon, name, meant) in [
+            (icons::IMAGE, form.as_str(), DropChoice::Form),
+            (icons::X, "Cancel", DropChoice::None),
+        ] {
+            let button = Button::new(with_icon(icon, name));
+            let button = across(ui, name, |ui| ui.add(button)).accessible_name(name);
+            choice = button.clicked().then_some(meant).or(choice);
         }
     });
     if response.should_close() {
@@ -242,11 +230,4 @@ fn countdown_ui(ctx: &Context, view: &mut UiContext<'_>, secs: u32) {
             (app.queue.after, app.queue.countdown) = (QueueEndAction::Nothing, None);
         });
     }
-}
-
-fn button_ui(ui: &mut Ui, icon: char, name: &str) -> bool {
-    let button = Button::new(with_icon(icon, name));
-    across(ui, name, |ui| ui.add(button))
-        .accessible_name(name)
-        .clicked()
 }

@@ -1,13 +1,12 @@
 //! One job of the queue as a row: running, waiting or stopped.
 
-use std::borrow::Cow;
-
+use egui::containers::menu::MenuButton;
 use safelight_core::job::JobRequest;
 
 use crate::window::layout::prelude::*;
 use crate::window::layout::status::{job_text, left_text, stopping_text};
 use crate::window::queue::panel::RESUME;
-use crate::window::queue::panel::grid::{JobAgain, drag, keys, menu_button, menu_ui};
+use crate::window::queue::panel::list::{JobAgain, drag, keys, menu_ui};
 use crate::window::queue::{RunningJob, StopReason, StoppedJob, WaitingJob};
 use crate::window::viewer::ViewerMode;
 
@@ -160,17 +159,20 @@ fn idle_ui(
 fn idle_buttons(ui: &mut Ui, view: &mut UiContext<'_>, job: &WaitingJob, again: JobAgain) {
     let prompt = &job.request.title();
     let remove = "Remove it from the queue (Delete)";
-    let kept = "Remove it from the queue (Delete). What is finished of it is kept for a week in \
-               its folder";
-    let (hover, more) = match again {
-        None => (remove, "Move, edit or duplicate it"),
+    let kept = ". What is finished of it is kept for a week in its folder";
+    let (kept, more) = match again {
+        None => ("", "Move, edit or duplicate it"),
         Some(_) => (kept, "Edit or duplicate it"),
     };
+    let hover = &format!("{remove}{kept}");
     let name = format!("Remove from queue: {prompt}");
     let button = icon_button(ui, icons::X, &name, hover);
     view.on_click(&button, QueueCommand::Remove(job.id));
-    let name = format!("More for: {prompt}");
-    menu_button(ui, &name, more, |ui| menu_ui(ui, view, job.id, again));
+    let dots = Button::new(RichText::new(icons::DOTS).size(theme::ICON));
+    let dots = MenuButton::from_button(dots.frame_when_inactive(false));
+    let (menu, _) = dots.ui(ui, |ui| menu_ui(ui, view, job.id, again));
+    menu.on_hover_text(more)
+        .accessible_name(format!("More for: {prompt}"));
     if let Some(again) = again {
         let hover = match job.resume {
             Some(_) => "Continue where it stopped",
@@ -199,33 +201,30 @@ fn waiting_line(ui: &Ui, view: &UiContext<'_>, job: &WaitingJob) -> RowLine {
     } else {
         short_facts(view, &job.request)
     };
-    let text = match pin_text(view, job) {
-        Some(pin) => format!("{pin} · {text}"),
+    // The device that it waits for, where there are several.
+    let mut pins = view.app.devices.choices().into_iter().skip(1);
+    let text = match pins.find(|(device, _)| *device == job.device) {
+        Some((_, name)) => format!("On {name} · {text}"),
         None => text,
     };
     (text, alert_ink(ui, is_edited || missing.is_some()))
 }
 
-/// The device that a job waits for, where there are several.
-fn pin_text(view: &UiContext<'_>, job: &WaitingJob) -> Option<String> {
-    let choices = view.app.devices.choices().into_iter();
-    let mut pins = choices.skip(1).filter(|(device, _)| *device == job.device);
-    pins.next().map(|(_, name)| format!("On {name}"))
-}
-
 fn stopped_line(ui: &Ui, stopped: &StoppedJob) -> (&'static str, RowLine) {
     let palette = palette(ui);
-    let (word, colour) = match &stopped.why {
-        StopReason::Failed(_) => ("Failed", palette.error),
-        StopReason::Paused => ("Paused", palette.amber),
-        StopReason::Unfinished => ("Interrupted", palette.amber),
+    let word = match &stopped.why {
+        StopReason::Failed(err) => {
+            let text = format!("Failed: {}", err.summary);
+            return ("Failed", (text, palette.error));
+        }
+        StopReason::Paused => "Paused",
+        StopReason::Unfinished => "Interrupted",
     };
-    let text = match &stopped.why {
-        StopReason::Failed(err) => format!("{word}: {}", err.summary),
-        _ if stopped.progress.is_empty() => word.to_owned(),
-        _ => format!("{word}, {}", stopped.progress),
+    let text = match stopped.progress.as_str() {
+        "" => word.to_owned(),
+        progress => format!("{word}, {progress}"),
     };
-    (word, (text, colour))
+    (word, (text, palette.amber))
 }
 
 /// The small line of a row.
@@ -270,21 +269,14 @@ pub(super) fn idle_background(ui: &Ui, response: &Response, edge: Option<Color32
 }
 
 pub(super) fn thumb_ui(ui: &Ui, view: &UiContext<'_>, request: &JobRequest, rect: Rect) {
-    let palette = palette(ui);
     let shown = request.image().map(|path| ThumbSource::Input(path.clone()));
     let shown = shown.and_then(|shown| view.app.cx.thumbs.get(shown, THUMB_PX));
     if let Some(Ok(texture)) = shown {
         texture_ui(ui, texture, rect, f32::INFINITY);
         return;
     }
-    ui.painter()
-        .rect_filled(rect, CornerRadius::same(4), palette.stage);
-    let icon = if request.num_frames() > 1 {
-        icons::FILM
-    } else {
-        icons::IMAGE
-    };
-    sign_ui(ui, rect, icon);
+    let is_video = request.num_frames() > 1;
+    sign_ui(ui, rect, if is_video { icons::FILM } else { icons::IMAGE });
 }
 
 pub(super) fn sign_ui(ui: &Ui, rect: Rect, icon: char) {
@@ -331,15 +323,10 @@ pub(super) fn short_facts(view: &UiContext<'_>, request: &JobRequest) -> String 
         0 | 1 => counted(request.batch_size() as usize, "image", "{} images"),
         frames => seconds_text(f64::from(frames) / request.fps().max(f64::EPSILON)),
     };
-    let (model, (width, height)) = (model_name(view, request), request.size());
+    let (id, (width, height)) = (request.model(), request.size());
+    let model = view.app.cx.models.get(&id);
+    let model = model.map_or(&*id, |spec| &spec.name);
     format!("{model} · {width}×{height} · {length}")
-}
-
-fn model_name<'a>(view: &'a UiContext<'_>, request: &'a JobRequest) -> Cow<'a, str> {
-    let model = request.model();
-    let mut specs = view.app.cx.models.all().iter();
-    let spec = specs.find(|spec| spec.id == *model);
-    spec.map_or(model, |spec| Cow::Borrowed(spec.name.as_str()))
 }
 
 pub(super) fn facts_ui(

@@ -157,8 +157,8 @@ pub fn drag_ui(ui: &Ui, view: &mut UiContext<'_>) {
     // A video only fits the start slot.
     let places = places.filter(|(slot, _)| !dragged.is_video || *slot == InputSlot::Start);
     let name = match &dragged.paths[..] {
-        [one] => one.file_name().unwrap_or_default().to_string_lossy(),
-        several => format!("{} results", several.len()).into(),
+        [one] => file_name(one),
+        several => format!("{} results", several.len()),
     };
     let mut target = None;
     Area::new(Id::unique("dragged-result"))
@@ -177,8 +177,8 @@ pub fn drag_ui(ui: &Ui, view: &mut UiContext<'_>) {
                 } else {
                     palette.amber
                 };
-                let corners = CornerRadius::same(theme::RADIUS);
-                painter.rect_stroke(place, corners, Stroke::new(2.0, colour), StrokeKind::Inside);
+                let edge = Stroke::new(2.0, colour);
+                painter.rect_stroke(place, theme::RADIUS, edge, StrokeKind::Inside);
                 if is_over {
                     target = Some(slot);
                 }

@@ -2,8 +2,6 @@
 //!
 //! A path takes effect when its field is left, a number at once.
 
-use std::collections::BTreeMap;
-
 use safelight_core::job::DeviceChoice;
 use safelight_core::settings::OutputSettings;
 use safelight_core::settings::table::{SettingControl, Value};
@@ -74,18 +72,12 @@ impl SettingEdit<'_> {
     fn choice(&self, ui: &mut Ui, value: &str, choices: &[(&str, &str)]) -> String {
         let mut value = value;
         let chosen = choices.iter().find(|(choice, _)| *choice == value);
-        let list = ComboBox::from_id_salt(self.row.key)
-            .icon(list_icon)
-            .selected_text(chosen.map_or("", |(_, text)| text))
+        let list = list_box(ui, self.row.key, chosen.map_or("", |(_, text)| text))
             .width(field_width(ui, theme::CHOICE_WIDTH));
-        choose_from(
-            list,
-            ui,
-            &mut value,
-            choices.iter().copied().map(unexplained),
-        )
-        .on_hover_text(self.row.explanation)
-        .labelled_by(self.label);
+        let choices = choices.iter().copied().map(unexplained);
+        choose_from(list, ui, &mut value, choices)
+            .on_hover_text(self.row.explanation)
+            .labelled_by(self.label);
         value.to_owned()
     }
 
@@ -159,11 +151,7 @@ impl SettingEdit<'_> {
             _ => 0,
         };
         let (numbered, name) = (DeviceChoice::Cuda(gpu).to_string(), format!("GPU {gpu}"));
-        let choices = [
-            ("auto", "Automatic"),
-            ("cpu", "CPU"),
-            (numbered.as_str(), name.as_str()),
-        ];
+        let choices = [("auto", "Automatic"), ("cpu", "CPU"), (&numbered, &name)];
         ui.horizontal_wrapped(|ui| {
             let chosen = self.choice(ui, &device.to_string(), &choices);
             device = chosen.parse().unwrap_or(device);
@@ -297,11 +285,11 @@ impl SettingEdit<'_> {
             if let Some(index) = removed {
                 folders.remove(index);
             }
-            let name = format!("Add: {}", self.row.name);
-            let button = ui
-                .button("Add a folder…")
-                .on_hover_text(self.row.explanation);
-            if button.accessible_name(name).clicked() {
+            let (button, name) = (
+                ui.button("Add a folder…"),
+                format!("Add: {}", self.row.name),
+            );
+            if pressed(button, self.row.explanation, name) {
                 self.pick_folder();
             }
         });
@@ -340,7 +328,19 @@ impl SettingEdit<'_> {
         let mut variables = self.settings.runtime.environment.clone();
         ui.vertical(|ui| {
             for (name, value) in self.settings.runtime.environment.clone() {
-                ui.horizontal(|ui| self.variable(ui, &mut variables, &name, &value));
+                ui.horizontal(|ui| {
+                    let width = (field_width(ui, theme::PATH_WIDTH) - theme::RESET_WIDTH) / 2.0;
+                    let label = Label::new(RichText::new(&name).monospace()).truncate();
+                    ui.add_sized([width, ui.spacing().interact_size.y], label);
+                    let typed = self.typed(ui, &format!(": {name}"), &value, "not set", width);
+                    let button = format!("Remove: {name}");
+                    let hover = "Leave this variable as Safelight sets it";
+                    if icon_button(ui, icons::TRASH, &button, hover).clicked() {
+                        variables.remove(&name);
+                    } else if let Some(text) = typed.filter(|text| !text.contains('\0')) {
+                        variables.insert(name, text);
+                    }
+                });
             }
             let width = field_width(ui, theme::VARIABLE_WIDTH);
             if let Some(text) = self.typed(ui, ": new", "", "NAME=value", width) {
@@ -352,28 +352,5 @@ impl SettingEdit<'_> {
             }
         });
         self.settings.runtime.environment = variables;
-    }
-
-    fn variable(
-        &mut self,
-        ui: &mut Ui,
-        variables: &mut BTreeMap<String, String>,
-        name: &str,
-        value: &str,
-    ) {
-        let width = (field_width(ui, theme::PATH_WIDTH) - theme::RESET_WIDTH) / 2.0;
-        ui.add_sized(
-            [width, ui.spacing().interact_size.y],
-            egui::Label::new(egui::RichText::new(name).monospace()).truncate(),
-        );
-        let typed = self.typed(ui, &format!(": {name}"), value, "not set", width);
-        if let Some(text) = typed.filter(|text| !text.contains('\0')) {
-            variables.insert(name.to_owned(), text);
-        }
-        let button = format!("Remove: {name}");
-        let hover = "Leave this variable as Safelight sets it";
-        if icon_button(ui, icons::TRASH, &button, hover).clicked() {
-            variables.remove(name);
-        }
     }
 }

@@ -16,7 +16,6 @@ use crate::window::runtimes::panel::{KEY as RUNTIMES_AT, section_ui};
 use crate::window::{computers, server};
 
 const SEARCH: &str = "Search settings";
-const OPEN_FILE: &str = "Open settings file";
 
 fn is_found(row: &SettingRow, section: &str, words: &str) -> bool {
     let (name, key, explanation) = (row.name, row.key, row.explanation);
@@ -73,23 +72,17 @@ fn header_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
 }
 
 fn place_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
-    let palette = palette(ui);
     ui.horizontal_wrapped(|ui| {
-        let open = Button::new(with_icon(icons::FOLDER_OPEN, OPEN_FILE));
-        if pressed(
-            ui.add(open),
-            "All settings as text with comments. Changes take effect when you save, and your \
-                comments stay",
-            OPEN_FILE,
-        ) {
-            view.push(SettingsCommand::OpenFile);
-        }
+        let hover = "All settings as text with comments. Changes take effect when you save, and \
+                     your comments stay";
+        let button = sign_button(ui, icons::FOLDER_OPEN, "Open settings file", hover);
+        view.on_click(&button, SettingsCommand::OpenFile);
         small_line(ui, &view.app.settings.path);
     });
     if view.app.settings.broken.is_some() {
         let text = "The file cannot be read at the moment. What you change here counts, and is \
                    written as soon as the file is corrected.";
-        ui.add(egui::Label::new(RichText::new(text).color(palette.amber)).wrap());
+        ui.add(Label::new(RichText::new(text).color(palette(ui).amber)).wrap());
     }
 }
 
@@ -101,11 +94,9 @@ fn sections_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     let wanted = view.panels.settings.search.trim().to_lowercase();
     let mut is_any = false;
     for section in table::SECTIONS {
-        let mut found = section
-            .settings
-            .iter()
-            .filter(|row| is_found(row, section.name, &wanted))
-            .peekable();
+        let found = section.settings.iter();
+        let found = found.filter(|row| is_found(row, section.name, &wanted));
+        let mut found = found.peekable();
         let has_runtimes = section.settings.iter().any(|row| row.key == RUNTIMES_AT);
         if found.peek().is_none() {
             is_any |= has_runtimes && section_ui(ui, view, &wanted);

@@ -5,11 +5,7 @@ use egui::{Area, Order, Popup, lerp, remap_clamp};
 use safelight_core::units::clock_text;
 
 use crate::window::layout::prelude::*;
-use crate::window::layout::view::FullBar;
-use crate::window::viewer::panel::more;
-use crate::window::viewer::panel::sound;
-use crate::window::viewer::panel::stage;
-use crate::window::viewer::panel::{ViewerCaption, caption, image_ui, playhead};
+use crate::window::viewer::panel::{ViewerCaption, caption, image_ui, more, playhead, stage};
 use crate::window::viewer::zoom::ZoomLevel;
 use crate::window::viewer::{PlaybackPosition, RepeatMode, SPEEDS, ViewerMode};
 
@@ -87,7 +83,7 @@ pub(super) fn bar_ui(ui: &mut Ui, view: &mut UiContext<'_>, caption: Option<&Vie
                 if is_all {
                     pace_ui(ui, view);
                 }
-                sound::volume_ui(ui, view, is_all);
+                more::volume_ui(ui, view, is_all);
                 if room != BarRoom::Tiny {
                     position_ui(ui, view);
                 }
@@ -147,11 +143,10 @@ fn play_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
 }
 
 fn turn_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
-    let buttons = [
+    for (icon, name, by) in [
         (icons::CARET_LEFT, "Previous image", -1),
         (icons::CARET_RIGHT, "Next image", 1),
-    ];
-    for (icon, name, by) in buttons {
+    ] {
         let button = icon_button(ui, icon, name, "Of the same batch (Left and Right)");
         view.on_click(&button, PlayerCommand::Step(by));
     }
@@ -209,7 +204,7 @@ fn trim_ui(ui: &Ui, view: &mut UiContext<'_>, slider: Rect) {
     };
     let track = slider.x_range().shrink(knob);
     let x_of = |frame: usize| lerp(track.min..=track.max, frame as f32 / (len - 1) as f32);
-    sound::wave_ui(ui, view, track, slider);
+    more::wave_ui(ui, view, track, slider);
     let (accent, colour) = (palette(ui).accent, alert_ink(ui, is_trimmed));
     let middle = slider.bottom() - theme::TRIM_HEIGHT / 2.0;
     if is_trimmed {
@@ -235,8 +230,7 @@ fn trim_ui(ui: &Ui, view: &mut UiContext<'_>, slider: Rect) {
         response.widget_info(|| egui::WidgetInfo::slider(true, (frame + 1) as f64, name));
         let is_used = response.hovered() || response.dragged();
         let colour = if is_used { accent } else { colour };
-        let radius = CornerRadius::same(2);
-        ui.painter().rect_filled(handle, radius, colour);
+        ui.painter().rect_filled(handle, 2, colour);
         if response.double_clicked() {
             view.push(PlayerCommand::ResetTrim);
         } else if let Some(pointer) = response.interact_pointer_pos()
@@ -260,13 +254,11 @@ fn export_ui(ui: &mut Ui, view: &UiContext<'_>) {
     }
     let (done, count) = exporting.progress.unwrap_or((0, 1));
     ui.horizontal(|ui| {
-        let text = format!("Exporting frame {done} of {count}");
-        let is_read = done >= count;
-        ui.label(if is_read {
-            "Saving the export…"
-        } else {
-            &text
-        });
+        let mut text = format!("Exporting frame {done} of {count}");
+        if done >= count {
+            text = "Saving the export…".to_owned();
+        }
+        ui.label(text);
         at_right(ui, "export", |ui| {
             let button = hint_button(ui, "Cancel", "Stop the export; nothing of it is kept");
             if button.accessible_name("Cancel export").clicked() {
@@ -356,7 +348,7 @@ pub(super) fn full_ui(ui: &mut Ui, view: &mut UiContext<'_>) -> Rect {
             let frame = Frame::new()
                 .fill(palette.panel.gamma_multiply(0.92))
                 .stroke(Stroke::new(1.0, palette.line))
-                .corner_radius(CornerRadius::same(theme::CARD_RADIUS))
+                .corner_radius(theme::CARD_RADIUS)
                 .inner_margin(Margin::symmetric(12, 8));
             let margin = frame.total_margin().sum().x;
             frame.show(ui, |ui| {
@@ -369,10 +361,6 @@ pub(super) fn full_ui(ui: &mut Ui, view: &mut UiContext<'_>) -> Rect {
         });
     view.panels.watch.full_bar.place = Some(shown.response.rect);
     area
-}
-
-pub(super) fn leave(view: &mut UiContext<'_>) {
-    view.panels.watch.full_bar = FullBar::default();
 }
 
 /// Returns true after recent input, or while the pointer is over the bar. Requests a repaint when that ends.

@@ -94,10 +94,14 @@ fn room(view: &UiContext<'_>, window: Rect) -> Rect {
 
 fn zone_ui(ui: &Ui, painter: &Painter, rect: Rect, (icon, name, more): (char, &str, &str)) {
     let palette = palette(ui);
-    let radius = CornerRadius::same(theme::CARD_RADIUS);
-    painter.rect_filled(rect, radius, palette.panel);
     let stroke = Stroke::new(2.0, palette.accent);
-    painter.rect_stroke(rect, radius, stroke, StrokeKind::Inside);
+    painter.rect(
+        rect,
+        theme::CARD_RADIUS,
+        palette.panel,
+        stroke,
+        StrokeKind::Inside,
+    );
     let middle = rect.center();
     let text = |down: f32, text: &str, size: f32, colour| {
         let font = FontId::proportional(size);

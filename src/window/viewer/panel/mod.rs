@@ -1,24 +1,30 @@
-//! The viewer: the running job, a result, a file or a comparison, with the caption and controls below.
+//! The viewer: the running job, a result, a file or a comparison, with the caption and controls below; while there is
+//! none of these, the safelight's glow, a hint, and the newest earlier results.
 
 mod bar;
 pub(crate) mod drop_zones;
-mod empty;
 mod more;
-mod sound;
 mod stage;
 pub(crate) mod strip;
 
 use std::path::PathBuf;
 
-use crate::window::viewer::texture::ViewerTexture;
-use crate::window::viewer::zoom::ZoomLevel;
-use crate::window::viewer::{PlaybackPosition, ViewedMedia, ViewerMode};
+use egui::{Mesh, Role, WidgetInfo};
 
+use crate::window::gallery::panel::grid;
 use crate::window::inputs::panel::crop;
 use crate::window::layout::narrow;
 use crate::window::layout::prelude::*;
 use crate::window::layout::status::{SEPARATOR, job_text};
+use crate::window::layout::view::FullBar;
 use crate::window::results::panel::{ResultSubject, drag_source};
+use crate::window::viewer::texture::ViewerTexture;
+use crate::window::viewer::zoom::ZoomLevel;
+use crate::window::viewer::{PlaybackPosition, ViewedMedia, ViewerMode};
+
+const MAX_NEWEST: usize = 5;
+/// Size of each result, in points.
+const NEWEST_SIDE: f32 = 96.0;
 
 /// Returns the area of the image.
 pub(crate) fn watch_ui(ui: &mut Ui, view: &mut UiContext<'_>) -> Rect {
@@ -26,7 +32,7 @@ pub(crate) fn watch_ui(ui: &mut Ui, view: &mut UiContext<'_>) -> Rect {
     if view.app.watch.is_full && !is_empty {
         return bar::full_ui(ui, view);
     }
-    bar::leave(view);
+    view.panels.watch.full_bar = FullBar::default();
     let mut controls_height = 0.0;
     if !is_empty {
         let bar = Frame::new().inner_margin(Margin::symmetric(16, 8));
@@ -55,8 +61,8 @@ pub(crate) fn watch_ui(ui: &mut Ui, view: &mut UiContext<'_>) -> Rect {
     }
     let area = ui.available_rect_before_wrap();
     if is_empty {
-        ui.allocate_rect(area, egui::Sense::hover());
-        empty::empty_ui(ui, area.shrink(16.0), view);
+        ui.allocate_rect(area, Sense::hover());
+        empty_ui(ui, area.shrink(16.0), view);
         return area;
     }
     if view.app.watch.mode == ViewerMode::Compare {
@@ -83,16 +89,13 @@ fn controls_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
 
 /// The place in what is shown, where that can play.
 fn playhead<'a>(view: &'a UiContext<'_>) -> Option<&'a PlaybackPosition> {
-    let playhead = match view.app.watch.mode {
-        ViewerMode::Live => {
-            let job = view.app.queue.live()?;
-            &job.growing.as_ref()?.playhead
+    let watch = &view.app.watch;
+    let playhead = match &watch.compare {
+        Some(compare) if watch.mode == ViewerMode::Compare => &compare.playhead,
+        _ => {
+            let player = watch.shown_player(&view.app.queue)?;
+            player.media.is_video.then_some(&player.playhead)?
         }
-        ViewerMode::Result(_) | ViewerMode::File => {
-            let player = view.app.watch.player.as_ref()?;
-            player.can_play().then_some(&player.playhead)?
-        }
-        ViewerMode::Compare => &view.app.watch.compare.as_ref()?.playhead,
     };
     (playhead.len() > 1).then_some(playhead)
 }
@@ -100,13 +103,13 @@ fn playhead<'a>(view: &'a UiContext<'_>) -> Option<&'a PlaybackPosition> {
 fn image_ui(ui: &mut Ui, view: &mut UiContext<'_>, area: Rect) {
     let is_live = view.app.watch.mode == ViewerMode::Live;
     let Some(size) = view.app.watch.texture.size() else {
-        ui.allocate_rect(area, egui::Sense::hover());
+        ui.allocate_rect(area, Sense::hover());
         let text = match view.app.watch.opening() {
             Some(name) => format!("Opening {name}…"),
             None if is_live => "The first preview appears in a moment…".to_owned(),
             None => "Opening…".to_owned(),
         };
-        empty::waiting_ui(ui, area, &text);
+        waiting_ui(ui, area, &text);
         return;
     };
     // A latent preview is coarse; the size of what will be made is known exactly. What has another shape is what was
@@ -119,19 +122,19 @@ fn image_ui(ui: &mut Ui, view: &mut UiContext<'_>, area: Rect) {
     let requested = requested_size(view).filter(is_of_its_shape);
     let size = requested.unwrap_or(size);
     let [(mut response, shown)] = stage::stages_ui(ui, view, [(area, size)]);
-    stage::paint(ui, area, shown, &view.app.watch.texture, Color32::WHITE);
     let edge = if is_live && view.app.queue.live().is_some() {
         palette(ui).accent
     } else {
         palette(ui).line
     };
+    stage::paint(ui, area, shown, &view.app.watch.texture);
     stage::edge(ui, area, shown, edge);
     crop::crop_ui(ui, view, area, shown);
     if is_live {
         inset_ui(ui, area, &view.app.watch.inset);
     }
     let name = name_of(view);
-    response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Image, true, &name));
+    response.widget_info(|| WidgetInfo::labeled(Role::Image, true, &name));
     let cell = cell_under(&response, view, shown);
     if cell.is_some() {
         response = response
@@ -174,13 +177,10 @@ fn inset_ui(ui: &Ui, area: Rect, inset: &ViewerTexture) {
     let size = vec2(width, width * size.y / size.x.max(1.0));
     let corner = area.shrink(24.0).right_bottom();
     let shown = Rect::from_min_max(corner - size, corner);
-    stage::paint(ui, area, shown, inset, Color32::WHITE);
-    ui.painter().rect_stroke(
-        shown,
-        0.0,
-        Stroke::new(1.0, palette(ui).accent),
-        egui::StrokeKind::Outside,
-    );
+    stage::paint(ui, area, shown, inset);
+    let edge = Stroke::new(1.0, palette(ui).accent);
+    ui.painter()
+        .rect_stroke(shown, 0.0, edge, StrokeKind::Outside);
 }
 
 fn name_of(view: &UiContext<'_>) -> String {
@@ -207,8 +207,8 @@ fn requested_size(view: &UiContext<'_>) -> Option<Vec2> {
 }
 
 struct ViewerCaption {
-    pub line: String,
-    pub more: String,
+    line: String,
+    more: String,
 }
 
 /// `None` for a comparison, which shows different lines.
@@ -248,6 +248,126 @@ fn media_line(media: &ViewedMedia, shown: usize, num_frames: usize) -> String {
     facts.extend(media.secs.map(duration_text));
     facts.push(media.name_of(shown));
     facts.join(SEPARATOR)
+}
+
+fn empty_ui(ui: &mut Ui, area: Rect, view: &mut UiContext<'_>) {
+    let palette = palette(ui);
+    glow(ui, area, 0.5);
+    let center = area.center();
+    let listing = view.app.gallery.listing.as_ref();
+    let num_results = listing.map_or(0, |listing| listing.num_all);
+    let spec = view.model();
+    let icon = if spec.is_some_and(|spec| spec.family.makes_images) {
+        icons::IMAGE
+    } else {
+        icons::FILM
+    };
+    let red = palette.accent.gamma_multiply(0.85);
+    text_at(ui, center - vec2(0.0, 40.0), icon, 54.0, red);
+    let text = if num_results > 0 {
+        "Nothing new yet"
+    } else {
+        "Nothing here yet"
+    };
+    text_at(ui, center + vec2(0.0, 14.0), text, 18.0, palette.text);
+    let advice = if view.app.cx.models.are_loading {
+        "Looking for models…"
+    } else if view.app.cx.models.all().is_empty() {
+        "Get a model first"
+    } else if view.form.prompt.trim().is_empty() {
+        "Press Generate, or write a prompt first"
+    } else {
+        "Press Generate"
+    };
+    text_at(ui, center + vec2(0.0, 40.0), advice, 13.5, palette.weak);
+    if num_results > 0 {
+        let top = pos2(area.left(), center.y + 66.0);
+        earlier_ui(ui, Rect::from_min_max(top, area.max), view, num_results);
+    }
+}
+
+fn earlier_ui(ui: &mut Ui, area: Rect, view: &mut UiContext<'_>, num_results: usize) {
+    let layout = Layout::top_down(Align::Center);
+    ui.scope_builder(UiBuilder::new().max_rect(area).layout(layout), |ui| {
+        let text = counted(
+            num_results,
+            "Show the result in the gallery",
+            "Show all {} results in the gallery",
+        );
+        let button = ui.add(Button::new(with_icon(icons::IMAGES, &text)));
+        let button = button.accessible_name(&text);
+        view.on_click(&button, AppCommand::Show(MainPage::Gallery));
+        let room = ui.available_size();
+        let step = NEWEST_SIDE + theme::GALLERY_GAP;
+        if room.y >= step {
+            let fits = ((room.x + theme::GALLERY_GAP) / step) as usize;
+            newest_ui(ui, view, fits.min(MAX_NEWEST));
+        }
+    });
+}
+
+fn newest_ui(ui: &mut Ui, view: &mut UiContext<'_>, count: usize) {
+    let newest = view.app.gallery.newest(count);
+    let step = NEWEST_SIDE + theme::GALLERY_GAP;
+    ui.add_space(theme::GALLERY_GAP);
+    let size = vec2(newest.len() as f32 * step - theme::GALLERY_GAP, NEWEST_SIDE);
+    let (row, _) = ui.allocate_exact_size(size, Sense::hover());
+    for (index, entry) in newest.iter().enumerate() {
+        let corner = row.min + vec2(index as f32 * step, 0.0);
+        let rect = Rect::from_min_size(corner, Vec2::splat(NEWEST_SIDE));
+        let response = ui.interact(rect, Id::unique(("newest", entry.thumb)), Sense::click());
+        let name = format!("Show {}", grid::name_of(entry));
+        response.widget_info(|| WidgetInfo::labeled(Role::Button, true, &name));
+        let broken = grid::image_ui(ui, view, entry, rect);
+        if response.hovered() || response.has_focus() {
+            let stroke = Stroke::new(1.5, palette(ui).amber);
+            ui.painter()
+                .rect_stroke(rect, theme::RADIUS, stroke, StrokeKind::Inside);
+        }
+        if response.clicked() {
+            view.push(PlayerCommand::PlayFile(entry.path.clone()));
+        }
+        response.on_hover_ui(|ui| grid::hover_ui(ui, entry, broken.as_deref()));
+    }
+}
+
+fn waiting_ui(ui: &Ui, area: Rect, text: &str) {
+    let palette = palette(ui);
+    glow(ui, area, 1.0);
+    text_at(ui, area.center(), text, 16.0, palette.weak);
+}
+
+/// The safelight over the bench: a soft round glow.
+fn glow(ui: &Ui, area: Rect, strength: f32) {
+    const NUM_SPOKES: u32 = 64;
+    // Distance from the middle, and how bright it is there.
+    const RINGS: [(f32, f32); 6] = [
+        (0.0, 0.20),
+        (0.2, 0.16),
+        (0.4, 0.095),
+        (0.6, 0.045),
+        (0.8, 0.013),
+        (1.0, 0.0),
+    ];
+    let reach = area.width().min(area.height()) * 0.55;
+    let mut mesh = Mesh::default();
+    for (ring, (distance, brightness)) in RINGS.into_iter().enumerate() {
+        let colour = palette(ui).accent.gamma_multiply(brightness * strength);
+        for spoke in 0..NUM_SPOKES {
+            let angle = std::f32::consts::TAU * spoke as f32 / NUM_SPOKES as f32;
+            mesh.colored_vertex(
+                area.center() + Vec2::angled(angle) * reach * distance,
+                colour,
+            );
+            if ring > 0 {
+                let outer = ring as u32 * NUM_SPOKES;
+                let (here, next) = (outer + spoke, outer + (spoke + 1) % NUM_SPOKES);
+                mesh.add_triangle(here, next, here - NUM_SPOKES);
+                mesh.add_triangle(next, next - NUM_SPOKES, here - NUM_SPOKES);
+            }
+        }
+    }
+    ui.painter().add(mesh);
 }
 
 #[cfg(test)]

@@ -1,13 +1,14 @@
-//! The menu of the viewer: actions on the result, the frame and the file.
+//! The menu of the viewer: actions on the result, the frame and the file; and sound in the bar.
 
+use egui::Rangef;
 use safelight_core::media::{EXPORT_FORMATS, VideoFormat};
 
 use crate::window::layout::prelude::*;
-use crate::window::results;
-
-use crate::window::results::panel::{ResultAction, ResultSubject};
+use crate::window::results::panel::{
+    self, ResultAction, ResultSubject, file_actions, main_actions, network_actions,
+};
 use crate::window::viewer::panel::bar::{self, BarRoom, SPEED_MORE, at_the_end_hover, speed_text};
-use crate::window::viewer::panel::{playhead, sound};
+use crate::window::viewer::panel::playhead;
 use crate::window::viewer::{SPEEDS, ViewerMode};
 
 /// Most results that are offered for a comparison.
@@ -40,22 +41,22 @@ pub(super) fn button_ui(ui: &mut Ui, view: &mut UiContext<'_>, room: BarRoom) {
 }
 
 pub(super) fn menu_ui(ui: &mut Ui, view: &mut UiContext<'_>, has_pace: bool) {
-    results::panel::menu_ui(ui, |ui| {
+    panel::menu_ui(ui, |ui| {
         if has_pace && playhead(view).is_some() {
             pace_ui(ui, view);
             ui.separator();
         }
         let Some(subject) = ResultSubject::from_view(view) else {
-            return results::panel::entries_ui(ui, view, vec![frame_actions(view)]);
+            return panel::entries_ui(ui, view, vec![frame_actions(view)]);
         };
         compare_ui(ui, view);
         let groups = vec![
-            results::panel::main_actions(view, &subject),
-            results::panel::network_actions(view, subject.is_video),
+            main_actions(view, &subject),
+            network_actions(view, subject.is_video),
             frame_actions(view),
-            results::panel::file_actions(&subject),
+            file_actions(&subject),
         ];
-        results::panel::entries_ui(ui, view, groups);
+        panel::entries_ui(ui, view, groups);
     });
 }
 
@@ -148,7 +149,7 @@ fn export_action(can_trim: bool) -> ResultAction {
 fn pace_ui(ui: &mut Ui, view: &mut UiContext<'_>) {
     ui.horizontal(|ui| {
         bar::zoom_ui(ui, view);
-        sound::volume_ui(ui, view, true);
+        volume_ui(ui, view, true);
     });
     ui.horizontal(|ui| {
         for speed in SPEEDS {
@@ -211,4 +212,51 @@ pub(super) fn full_button(ui: &mut Ui, view: &mut UiContext<'_>) {
         icon_button(ui, icons::CORNERS_OUT, "Full screen", explanation)
     };
     view.on_click(&button, PlayerCommand::ToggleFull);
+}
+
+/// Mute button, and the volume where there is room.
+pub(super) fn volume_ui(ui: &mut Ui, view: &mut UiContext<'_>, has_room: bool) {
+    let sound = &view.app.watch.sound;
+    if sound.peaks().is_none() {
+        return;
+    }
+    let is_muted = sound.volume.is_muted;
+    let mut volume = sound.volume.volume;
+    if has_room {
+        ui.spacing_mut().slider_width = theme::VOLUME_WIDTH;
+        let slider = Slider::new(&mut volume, 0.0..=1.0).show_value(false);
+        let response = ui
+            .add_enabled(!is_muted, slider)
+            .on_hover_text(format!("Volume: {:.0} %", volume * 100.0))
+            .accessible_name("Volume");
+        if response.changed() {
+            view.set(move |app| app.watch.sound.volume.volume = volume);
+        }
+    }
+    let (icon, name, explanation) = if is_muted {
+        (icons::SPEAKER_OFF, "Unmute", "Play with sound (M)")
+    } else {
+        (icons::SPEAKER, "Mute", "Play without sound (M)")
+    };
+    let button = icon_button(ui, icon, name, explanation);
+    view.on_click(&button, PlayerCommand::ToggleMute);
+}
+
+/// Waveform in the band of the trim handles, as long as the track of the position.
+pub(super) fn wave_ui(ui: &Ui, view: &UiContext<'_>, track: Rangef, slider: Rect) {
+    let Some(peaks) = view.app.watch.sound.peaks() else {
+        return;
+    };
+    let colour = palette(ui).weak.gamma_multiply(0.5);
+    let middle = slider.bottom() - theme::TRIM_HEIGHT / 2.0;
+    let stroke = Stroke::new(1.0, colour);
+    let count = (track.span() as usize).clamp(1, peaks.len());
+    for column in 0..count {
+        let part = column * peaks.len() / count..(column + 1) * peaks.len() / count;
+        let peak = peaks[part].iter().copied().fold(0.0, f32::max);
+        let x = track.min + track.span() * (column as f32 + 0.5) / count as f32;
+        // Quiet sound is seen too.
+        let half = theme::TRIM_HEIGHT / 2.0 * peak.sqrt();
+        ui.painter().vline(x, middle - half..=middle + half, stroke);
+    }
 }

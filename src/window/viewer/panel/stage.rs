@@ -94,25 +94,21 @@ fn steer_ui(
 }
 
 /// Draws a screen into a rectangle, as far as the area goes.
-pub(super) fn paint(ui: &Ui, area: Rect, shown: Rect, screen: &ViewerTexture, tint: Color32) {
+pub(super) fn paint(ui: &Ui, area: Rect, shown: Rect, screen: &ViewerTexture) {
     let Some((texture, _)) = screen.handle() else {
         return;
     };
     let whole = Rect::from_min_max(pos2(0.0, 0.0), pos2(1.0, 1.0));
     ui.painter()
         .with_clip_rect(area.intersect(ui.clip_rect()))
-        .image(texture.id(), shown, whole, tint);
+        .image(texture.id(), shown, whole, Color32::WHITE);
 }
 
 pub(super) fn edge(ui: &Ui, area: Rect, shown: Rect, colour: Color32) {
+    let line = Stroke::new(1.0, colour.gamma_multiply(0.7));
     ui.painter()
         .with_clip_rect(area.intersect(ui.clip_rect()))
-        .rect_stroke(
-            shown,
-            CornerRadius::ZERO,
-            Stroke::new(1.0, colour.gamma_multiply(0.7)),
-            egui::StrokeKind::Outside,
-        );
+        .rect_stroke(shown, 0.0, line, StrokeKind::Outside);
 }
 
 /// Controls of the comparison, in a row; for two images, which do not play, they are in the bar.
@@ -176,13 +172,12 @@ fn gain_ui(ui: &mut Ui, view: &mut UiContext<'_>, compare: &ResultComparison) {
 /// Names of A and B, and the differences of their settings.
 fn lines_ui(ui: &mut Ui, compare: &ResultComparison) {
     let palette = palette(ui);
-
     let sides = compare.sides.iter().zip(&compare.differences);
     for (letter, (side, line)) in ["A", "B"].into_iter().zip(sides) {
         ui.spacing_mut().interact_size.y = 0.0;
         ui.horizontal(|ui| {
             ui.label(RichText::new(letter).strong().color(palette.amber));
-            let text = format!("{line}  ·  {}", side.title);
+            let text = format!("{line}  ·  {}", side.title());
             let label = Label::new(RichText::new(&text).small().color(palette.weak)).truncate();
             ui.add(label).on_hover_text(&text);
         });
@@ -200,13 +195,13 @@ pub(super) fn images_ui(ui: &mut Ui, view: &mut UiContext<'_>, area: Rect) {
             let size = size_of(&compare.difference);
             let [(response, shown)] = stages_ui(ui, view, [(area, size)]);
             named(&response, "Difference of A and B");
-            paint(ui, area, shown, &compare.difference, Color32::WHITE);
+            paint(ui, area, shown, &compare.difference);
             edge(ui, area, shown, palette(ui).line);
         }
     }
 }
 
-fn named(response: &egui::Response, name: &str) {
+fn named(response: &Response, name: &str) {
     response.widget_info(|| egui::WidgetInfo::labeled(egui::Role::Image, true, name));
 }
 
@@ -221,8 +216,8 @@ fn side_by_side_ui(ui: &mut Ui, view: &mut UiContext<'_>, compare: &ResultCompar
     let [first, second] = stages_ui(ui, view, stages);
     for (place, side, letter, (response, shown)) in [(left, a, "A", first), (right, b, "B", second)]
     {
-        named(&response, &format!("{letter}: {}", side.title));
-        paint(ui, place, shown, &side.texture, Color32::WHITE);
+        named(&response, &format!("{letter}: {}", side.title()));
+        paint(ui, place, shown, &side.texture);
         edge(ui, place, shown, palette(ui).line);
         let corner = shown.intersect(place).left_top();
         letter_ui(ui, corner + vec2(6.0, 6.0), Align2::LEFT_TOP, letter);
@@ -232,15 +227,15 @@ fn side_by_side_ui(ui: &mut Ui, view: &mut UiContext<'_>, compare: &ResultCompar
 fn wipe_ui(ui: &mut Ui, view: &mut UiContext<'_>, compare: &ResultComparison, area: Rect) {
     let [a, b] = &compare.sides;
     let [(response, shown)] = stages_ui(ui, view, [(area, size_of(&a.texture))]);
-    named(&response, &format!("A: {}, B: {}", a.title, b.title));
+    named(&response, &format!("A: {}, B: {}", a.title(), b.title()));
     // B in A's place, each in its own shape.
     let other = ZoomLevel::Fit.rect(shown, size_of(&b.texture));
     let visible = shown.intersect(area);
     let x = visible.left() + visible.width() * compare.divider;
     let left = Rect::from_min_max(area.min, pos2(x, area.max.y));
     let right = Rect::from_min_max(pos2(x, area.min.y), area.max);
-    paint(ui, left, shown, &a.texture, Color32::WHITE);
-    paint(ui, right, other, &b.texture, Color32::WHITE);
+    paint(ui, left, shown, &a.texture);
+    paint(ui, right, other, &b.texture);
     edge(ui, area, shown, palette(ui).line);
     let line = Rect::from_center_size(
         pos2(x, visible.center().y),
@@ -248,7 +243,7 @@ fn wipe_ui(ui: &mut Ui, view: &mut UiContext<'_>, compare: &ResultComparison, ar
     );
     // Above the image, so that it takes the drag.
     let grip = ui.interact(line, ui.scope_id().with("divider"), Sense::drag());
-    let grip = grip.on_hover_cursor(egui::CursorIcon::ResizeHorizontal);
+    let grip = grip.on_hover_cursor(CursorIcon::ResizeHorizontal);
     if let Some(pointer) = grip.interact_pointer_pos() {
         let at = (pointer.x - visible.left()) / visible.width().max(1.0);
         set(view, move |compare| compare.divider = at.clamp(0.0, 1.0));
@@ -267,7 +262,7 @@ fn wipe_ui(ui: &mut Ui, view: &mut UiContext<'_>, compare: &ResultComparison, ar
 }
 
 /// A letter that can be read on any image.
-fn letter_ui(ui: &Ui, at: egui::Pos2, align: Align2, letter: &str) {
+fn letter_ui(ui: &Ui, at: Pos2, align: Align2, letter: &str) {
     let palette = palette(ui);
     let rect = align.anchor_size(at, Vec2::splat(theme::COUNT_SIZE * 1.2));
     let ink = (theme::COUNT_SIZE * 0.75, palette.text);
