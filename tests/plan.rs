@@ -139,7 +139,7 @@ fn a_plan_prints_the_notices_that_the_job_would() {
     let told = String::from_utf8(plan(&[]).stderr).unwrap();
     let value = object(&plan(&["--json"]));
     let notices = value["notices"].as_array().unwrap();
-    for part in ["clip skip 2", "gone"] {
+    for part in ["Clip skip 2", "gone"] {
         assert!(told.contains(part), "{part:?} in {told}");
         let is_named = |notice: &Value| notice.as_str().unwrap().contains(part);
         assert!(notices.iter().any(is_named), "{part:?} in {notices:?}");

@@ -3,10 +3,13 @@
 //! Opens tokenizers and caches them: the largest takes a moment. Counts the same texts as the engine's stages, with the
 //! cleaning, templates and limits of each family.
 
+use std::sync::Arc;
+
+use crate::fitting::FoundEmbedding;
 use crate::job::prompt::{
     self, BracketUse, LongestText, PromptError, PromptTimeline, WildcardFolders,
 };
-use crate::tokens::{CHUNK_TOKENS, CLIP_TOKENS, TextReader, TextTokenizer};
+use crate::tokens::{CHUNK_TOKENS, CLIP_TOKENS, EmbeddingName, TextReader, TextTokenizer};
 
 /// Prompts of one count that are looked at, the longest first.
 const MAX_PROMPTS: usize = 32;
@@ -22,6 +25,8 @@ pub struct TokenCountRequest {
     pub is_literal: bool,
     pub wildcards: WildcardFolders,
     pub brackets: BracketUse,
+    /// Embeddings on this computer.
+    pub embeddings: Arc<Vec<FoundEmbedding>>,
     /// True if the model supports times in a prompt.
     pub has_times: bool,
 }
@@ -79,7 +84,7 @@ impl TokenCounter {
             let first = self.open.first().filter(|_| is_counted);
             let mut measure = |text: &str| match first {
                 Some((reader, tokenizer)) => {
-                    tokens_of(reader, tokenizer.as_ref(), request.brackets, text)[0]
+                    tokens_of(reader, tokenizer.as_ref(), request, text)[0]
                 }
                 None => text.len(),
             };
@@ -111,7 +116,7 @@ impl TokenCounter {
         for (encoder, (reader, tokenizer)) in count.encoders.iter_mut().zip(&self.open) {
             encoder.is_estimate = tokenizer.is_none();
             for text in &texts {
-                let [tokens, limit] = tokens_of(reader, tokenizer.as_ref(), request.brackets, text);
+                let [tokens, limit] = tokens_of(reader, tokenizer.as_ref(), request, text);
                 encoder.tokens = encoder.tokens.max(tokens);
                 encoder.limit = encoder.limit.max(limit);
             }
@@ -152,13 +157,19 @@ impl TokenCount {
 fn tokens_of(
     reader: &TextReader,
     tokenizer: Option<&TextTokenizer>,
-    brackets: BracketUse,
+    request: &TokenCountRequest,
     text: &str,
 ) -> [usize; 2] {
+    let brackets = request.brackets;
+    let embeddings = request.embeddings.iter().map(|it| EmbeddingName {
+        name: &it.name,
+        rows: it.config,
+    });
+    let embeddings: Vec<EmbeddingName<'_>> = embeddings.collect();
     let (prepared, around) = reader.prepared(brackets.parts(text));
     if reader.has_chunks()
         && let Some(tokenizer) = tokenizer
-        && let Ok(chunks) = tokenizer.clip_chunks(&prepared, brackets, &[])
+        && let Ok(chunks) = tokenizer.clip_chunks(&prepared, brackets, &embeddings)
     {
         let marks = CLIP_TOKENS as usize - CHUNK_TOKENS;
         let tokens = chunks.iter().map(|chunk| chunk.len() + marks).sum();

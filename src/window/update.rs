@@ -99,7 +99,7 @@ impl SafelightApp {
         self.queue.tend(self.fetching.is_busy(), &mut self.cx);
         self.loras.follow(&mut self.cx);
         self.check_form();
-        self.prompt.counting.follow(&self.cx);
+        self.prompt.count_tokens(&self.cx);
         self.settings.save_when_due(&self.cx);
         self.remembering.follow(self.remembered(), &self.cx);
         self.desktop.follow(&self.queue, &self.cx);

@@ -78,6 +78,7 @@ pub fn pair_spec() -> ModelSpec {
         name: "Fast 4 steps".into(),
         note: "Needs the lightx2v LoRAs".into(),
         loras: vec!["lightx2v".into()],
+        models: Vec::new(),
         lora_strength: None,
         sampling: PartialSampling {
             num_steps: Some(4),

@@ -9,8 +9,8 @@ enum_macros files job_id measured naming sanitize units uri compute \
 formats locks memory self_test speed trash \
 machine media model \
 job networks tokens \
-footprint prompts presets settings token_count \
-library finish lora families fitting plan catalog job_update restore gallery protocol";
+footprint prompts presets settings \
+library finish lora families fitting token_count plan catalog job_update restore gallery protocol";
 
 const ENGINE: &str = "\
 fault runtime weights_error error hooks \

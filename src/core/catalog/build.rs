@@ -62,6 +62,7 @@ pub(super) fn build(
         },
         (None, None) => of_variant(entries, facts),
     };
+    let known = with_preset(known, &model.place);
     let own_file = model.place.join("safelight.json");
     let own: ModelMetadata = if own_file.exists() {
         read_json(&own_file)?
@@ -117,6 +118,15 @@ pub(super) fn build(
     };
     check_spec(&spec, facts, &own_file)?;
     Ok(spec)
+}
+
+/// Defaults of a model whose name says that it was distilled to few steps.
+fn with_preset(mut known: ModelMetadata, model: &Path) -> ModelMetadata {
+    let mut presets = known.presets.iter().flatten();
+    if let Some(preset) = presets.find(|preset| preset.is_for_model(model)) {
+        known.defaults.sampling = preset.sampling.or(known.defaults.sampling);
+    }
+    known
 }
 
 /// Defaults of a variant, for a model of another shape that makes images, or videos in sections: the steps and

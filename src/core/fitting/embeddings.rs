@@ -7,8 +7,10 @@ use crate::formats::weights::header::WeightHeader;
 use crate::formats::weights::is_pickle;
 use crate::job::prompt::BracketUse;
 use crate::job::{FieldError, FormNotice, GenerateRequest, PromptEmbedding};
-use crate::library::networks::{ListedFolders, NetworkFolders};
+use crate::library::networks::{InstalledNetwork, ListedFolders, NetworkFolders, find};
 use crate::lora::stem;
+use crate::model::CatalogError;
+use crate::settings::{AppPaths, Settings};
 use crate::tokens::{CHUNK_TOKENS, EMBEDDING};
 
 /// Those of ComfyUI, and of Forge and A1111.
@@ -18,6 +20,15 @@ pub(super) const SHELF: NetworkFolders = NetworkFolders {
     home: "embeddings",
     what: "embeddings",
 };
+
+/// An embedding on this computer, with its number of rows.
+pub type FoundEmbedding = InstalledNetwork<usize>;
+
+/// Those that SDXL reads, in the order of their names.
+pub fn installed_embeddings(paths: &AppPaths, settings: &Settings) -> Vec<FoundEmbedding> {
+    let rows = |path: &Path| check_embedding(path).map_err(|text| CatalogError::config(text, path));
+    find(rows, &SHELF.files(paths, settings))
+}
 
 impl GenerateRequest {
     /// Finds the files of the embeddings that settled prompts name, in families that read any. Returns notices on files
@@ -39,7 +50,7 @@ impl GenerateRequest {
             if brackets == BracketUse::A1111 {
                 for path in index.embeddings().iter().filter(|it| is_named(it, prompt)) {
                     match check_embedding(path) {
-                        Ok(()) => found.push(PromptEmbedding {
+                        Ok(_) => found.push(PromptEmbedding {
                             name: stem(path),
                             path: path.clone(),
                         }),
@@ -94,8 +105,8 @@ fn embedding_named(name: &str, index: &LoraIndex) -> Result<PromptEmbedding, Str
     })
 }
 
-/// The error is a sentence without its end.
-fn check_embedding(path: &Path) -> Result<(), String> {
+/// The rows of an embedding; the error is a sentence without its end.
+fn check_embedding(path: &Path) -> Result<usize, String> {
     if is_pickle(path) {
         return Err(pickle_sentence(path));
     }
@@ -109,7 +120,7 @@ fn check_embedding(path: &Path) -> Result<(), String> {
         [Some(first), Some(second)]
             if first == second && (1..=CHUNK_TOKENS as u64).contains(&first) =>
         {
-            Ok(())
+            Ok(first as usize)
         }
         _ => Err(format!(
             "{} is no embedding for SDXL, which has clip_l and clip_g of as many rows each, at most {CHUNK_TOKENS}",

@@ -12,6 +12,7 @@ mod prompt_tags;
 pub use card::LoraInfo;
 pub use check::{check, fitting_plan, model_with};
 pub use controls::{control_named, find_controls, read_control};
+pub use embeddings::{FoundEmbedding, installed_embeddings};
 pub(crate) use listing::fit_with;
 pub use listing::{FoundLora, LoraFit, LoraMatcher, find};
 pub use origin::LoraOrigin;

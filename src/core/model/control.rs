@@ -18,6 +18,8 @@ named! {
         /// White is near.
         Depth = "depth", "Depth";
         Normals = "normals", "Normals";
+        /// One colour for each kind of thing, as in ADE20K's palette.
+        Segments = "segments", "Segments";
         /// Limbs in colours, as OpenPose and DWPose draw them.
         Pose = "pose", "Pose";
         Gray = "gray", "Gray";
@@ -44,6 +46,7 @@ impl ControlKind {
             Self::Scribble => "a scribble",
             Self::Depth => "a depth map",
             Self::Normals => "a normal map",
+            Self::Segments => "a segmentation map",
             Self::Pose => "an image of a pose",
             Self::Gray => "a gray image",
             Self::Blur => "a blurred image",

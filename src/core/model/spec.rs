@@ -68,6 +68,9 @@ pub struct SamplingPreset {
     /// LoRAs that it is for: each entry lists words that must all occur in the name of the file or its folder.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub loras: Vec<String>,
+    /// Models that it is for, likewise: its values are then their defaults.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub models: Vec<String>,
     /// The strength that their authors say, where that is not 1.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lora_strength: Option<f64>,
@@ -78,19 +81,29 @@ pub struct SamplingPreset {
 impl SamplingPreset {
     /// Returns whether it is for this LoRA file, by the names of the file and its folder.
     fn is_for(&self, lora: &Path) -> bool {
-        let names = [lora.parent().and_then(Path::file_name), lora.file_stem()];
-        let names = names.into_iter().flatten();
-        let name: String = names
-            .flat_map(|name| {
-                let name = name.to_string_lossy().to_lowercase();
-                name.chars()
-                    .filter(|c| c.is_alphanumeric())
-                    .collect::<Vec<_>>()
-            })
-            .collect();
-        let mut ways = self.loras.iter();
-        ways.any(|way| way.split_whitespace().all(|word| name.contains(word)))
+        has_any(&self.loras, lora)
     }
+
+    /// Returns whether it is for the model at a path, by the names of the file and its folder.
+    pub(crate) fn is_for_model(&self, model: &Path) -> bool {
+        has_any(&self.models, model)
+    }
+}
+
+/// Returns whether all words of one of `ways` are in the names of a file and its folder.
+fn has_any(ways: &[String], file: &Path) -> bool {
+    let names = [file.parent().and_then(Path::file_name), file.file_stem()];
+    let names = names.into_iter().flatten();
+    let name: String = names
+        .flat_map(|name| {
+            let name = name.to_string_lossy().to_lowercase();
+            name.chars()
+                .filter(|c| c.is_alphanumeric())
+                .collect::<Vec<_>>()
+        })
+        .collect();
+    let mut ways = ways.iter();
+    ways.any(|way| way.split_whitespace().all(|word| name.contains(word)))
 }
 
 /// Default values of a request.

@@ -21,7 +21,7 @@ const LATENTS: i64 = 4;
 pub const INPAINT_CHANNELS: i64 = 9;
 
 const CONV_IN: &str = "conv_in.weight";
-const ADDED: &str = "add_embedding.linear_1.weight";
+pub(super) const ADDED: &str = "add_embedding.linear_1.weight";
 const CONTEXT: &str = "down_blocks.1.attentions.0.transformer_blocks.0.attn2.to_k.weight";
 
 network_config! {
@@ -171,35 +171,9 @@ impl TransformerConfig for SdxlUnetConfig {
     }
 
     fn add_tensors(&self, schema: &mut Schema) {
+        self.add_down(schema);
         let widths = &self.block_out_channels;
         let first = widths[0];
-        for (name, input) in [
-            ("time_embedding", first),
-            ("add_embedding", self.projection_class_embeddings_input_dim),
-        ] {
-            let width = self.time_width();
-            schema.linear(&format!("{name}.linear_1"), width, input);
-            schema.linear(&format!("{name}.linear_2"), width, width);
-        }
-        schema.conv("conv_in", &[first, self.in_channels, 3, 3]);
-        let mut input = first;
-        for (level, &width) in widths.iter().enumerate() {
-            let block = format!("down_blocks.{level}");
-            for number in 0..LEVEL_BLOCKS {
-                self.add_residual(schema, &format!("{block}.resnets.{number}"), [input, width]);
-                self.add_transformer(schema, &format!("{block}.attentions.{number}"), level);
-                input = width;
-            }
-            if level < LAST {
-                schema.conv(
-                    &format!("{block}.downsamplers.0.conv"),
-                    &[width, width, 3, 3],
-                );
-            }
-        }
-        self.add_residual(schema, "mid_block.resnets.0", [input; 2]);
-        self.add_transformer(schema, "mid_block.attentions.0", LAST);
-        self.add_residual(schema, "mid_block.resnets.1", [input; 2]);
         for (level, &width) in widths.iter().enumerate().rev() {
             let block = format!("up_blocks.{}", LAST - level);
             for number in 0..=LEVEL_BLOCKS {
@@ -234,6 +208,50 @@ impl DenoiserConfig for SdxlUnetConfig {
 }
 
 impl SdxlUnetConfig {
+    /// Adds everything up to the middle, which ControlNets have too.
+    pub(super) fn add_down(&self, schema: &mut Schema) {
+        let widths = &self.block_out_channels;
+        let first = widths[0];
+        for (name, input) in [
+            ("time_embedding", first),
+            ("add_embedding", self.projection_class_embeddings_input_dim),
+        ] {
+            let width = self.time_width();
+            schema.linear(&format!("{name}.linear_1"), width, input);
+            schema.linear(&format!("{name}.linear_2"), width, width);
+        }
+        schema.conv("conv_in", &[first, self.in_channels, 3, 3]);
+        let mut input = first;
+        for (level, &width) in widths.iter().enumerate() {
+            let block = format!("down_blocks.{level}");
+            for number in 0..LEVEL_BLOCKS {
+                self.add_residual(schema, &format!("{block}.resnets.{number}"), [input, width]);
+                self.add_transformer(schema, &format!("{block}.attentions.{number}"), level);
+                input = width;
+            }
+            if level < LAST {
+                schema.conv(
+                    &format!("{block}.downsamplers.0.conv"),
+                    &[width, width, 3, 3],
+                );
+            }
+        }
+        self.add_residual(schema, "mid_block.resnets.0", [input; 2]);
+        self.add_transformer(schema, "mid_block.attentions.0", LAST);
+        self.add_residual(schema, "mid_block.resnets.1", [input; 2]);
+    }
+
+    /// Widths of the skip connections: after the first convolution, each block and each step down.
+    pub fn skip_widths(&self) -> Vec<i64> {
+        let widths = &self.block_out_channels;
+        let level = |level: usize| {
+            let count = LEVEL_BLOCKS + i64::from(level < LAST);
+            std::iter::repeat_n(widths[level], count as usize)
+        };
+        let first = std::iter::once(widths[0]);
+        first.chain((0..LEVELS).flat_map(level)).collect()
+    }
+
     /// Width of the timestep's embedding.
     pub fn time_width(&self) -> i64 {
         4 * self.block_out_channels[0]

@@ -17,12 +17,6 @@ const MIN_SETTINGS: usize = 3;
 const PROVENANCE: &str =
     "version, app, user, created date, civitai metadata, template, negative template, rng";
 
-/// Words that A1111 reads as commands, and what it does there.
-const KEYWORDS: [(&str, &str); 2] = [
-    ("BREAK", "encodes the text after it separately"),
-    ("AND", "combines several prompts with it"),
-];
-
 /// First `[a:b:0.5]` or `[a|b]` of a prompt, with which A1111 changes it between steps.
 fn prompt_editing(words: &str) -> Option<&str> {
     let mut ends = words.match_indices(']').map(|(end, _)| end);
@@ -60,13 +54,10 @@ pub(super) fn read(text: &str) -> Option<ForeignSettings> {
             "LoRAs in the negative prompt are not used, as in A1111: {names}"
         ));
     }
-    for (keyword, what) in KEYWORDS {
-        let is_word = |it: char| it.is_alphanumeric() || it == '_';
-        if words.split(|it| !is_word(it)).any(|word| word == keyword) {
-            restored.note(format!(
-                "{keyword} is not used and stays in the prompt as a word: A1111 {what}"
-            ));
-        }
+    if names::has_keyword(words, "AND") {
+        restored.note(
+            "AND is not used and stays in the prompt as a word: A1111 combines several prompts with it",
+        );
     }
     if let Some(edited) = prompt_editing(words) {
         let edited = short(edited);
@@ -391,11 +382,21 @@ fn take(restored: &mut ForeignSettings, name: &str, value: &str) -> bool {
                 .iter()
                 .filter_map(Value::as_object)
                 .flat_map(|it| it.keys());
-            for name in names.filter_map(|name| name.strip_prefix("lora:")) {
-                note_other_lora(restored, name);
+            for name in names {
+                if let Some(name) = name.strip_prefix("lora:") {
+                    note_other_lora(restored, name);
+                } else if let Some(name) = name.strip_prefix("embed:") {
+                    restored.add_embedding(name);
+                }
             }
         }
-        "ti hashes" => restored.note(format!("Textual inversions are not used: {}", short(value))),
+        "ti hashes" => {
+            let names = value.split(", ").filter_map(|pair| pair.split(':').next());
+            names.for_each(|name| restored.add_embedding(name));
+        }
+        "clip skip" | "clipskip" | "clip_skip" => {
+            return set(&mut restored.clip_skip, number_of_text(value));
+        }
         _ if name.starts_with("controlnet") => return controls::take_a1111(restored, value),
         "adetailer model" => restored.note(format!(
             "ADetailer ({}) changed the finished image, which is not repeated",

@@ -9,7 +9,7 @@ use super::names::stem;
 use super::{ForeignSettings, names, short};
 use crate::job::{ControlBy, ControlSettings};
 use crate::library::FoundControl;
-use crate::model::ModelSpec;
+use crate::model::{ControlKind, ModelSpec};
 
 /// ControlNet of a file. Its control image is not in the file.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -17,10 +17,39 @@ pub struct RestoredControl {
     pub network: Option<String>,
     /// File name of the control image.
     pub image: Option<String>,
+    /// Type of the control image, where the file says it.
+    pub kind: Option<ControlKind>,
     pub strength: f64,
     /// Part of the steps in which it acts, from 0 to 1.
     pub from: f64,
     pub until: f64,
+}
+
+/// Parts of the names of preprocessors and of unions' types in other programs, without case and punctuation; the first
+/// that a name has counts.
+const KINDS: [(&str, ControlKind); 15] = [
+    ("canny", ControlKind::Edges),
+    ("lineart", ControlKind::Edges),
+    ("mlsd", ControlKind::StraightLines),
+    ("scribble", ControlKind::Scribble),
+    ("softedge", ControlKind::SoftEdges),
+    ("hed", ControlKind::SoftEdges),
+    ("pidi", ControlKind::SoftEdges),
+    ("depth", ControlKind::Depth),
+    ("normal", ControlKind::Normals),
+    ("pose", ControlKind::Pose),
+    ("seg", ControlKind::Segments),
+    ("tile", ControlKind::Tile),
+    ("blur", ControlKind::Blur),
+    ("inpaint", ControlKind::Inpaint),
+    ("repaint", ControlKind::Inpaint),
+];
+
+/// The kind of control image that a preprocessor or a union's type in another program is for.
+pub(super) fn kind_named(name: &str) -> Option<ControlKind> {
+    let name = names::plain(name);
+    let found = KINDS.iter().find(|(part, _)| name.contains(part));
+    found.map(|(_, kind)| *kind)
 }
 
 impl RestoredControl {
@@ -29,6 +58,7 @@ impl RestoredControl {
         Self {
             network,
             image: None,
+            kind: None,
             strength: strength.unwrap_or(1.0),
             from: from.unwrap_or(0.0),
             until: until.unwrap_or(1.0),
@@ -117,7 +147,12 @@ impl ForeignSettings {
             let mut settings = control.settings();
             let mut fitting = networks.iter().filter(|it| it.config.family == spec.family);
             if takes.by == ControlBy::Networks {
-                settings.network = fitting.find(|it| control.is_by(it)).map(|it| it.path.clone());
+                let network = fitting.find(|it| control.is_by(it));
+                let is_told = |kind: &ControlKind| {
+                    network.is_some_and(|network| network.config.kinds.contains(kind))
+                };
+                settings.kind = control.kind.filter(is_told);
+                settings.network = network.map(|it| it.path.clone());
             }
             if let (ControlBy::Networks, None, Some(name)) = (takes.by, &settings.network, &control.network) {
                 missing.push(format!(
@@ -168,6 +203,11 @@ pub(super) fn take_a1111(restored: &mut ForeignSettings, text: &str) -> bool {
     let from = part("Guidance Start").or(from);
     let until = part("Guidance End").or(until);
     let network = Some(short(network));
-    restored.add_control(RestoredControl::new(network, [part("Weight"), from, until]));
+    let kind = value("Union Control Type").and_then(kind_named);
+    let kind = kind.or_else(|| value("Module").and_then(kind_named));
+    restored.add_control(RestoredControl {
+        kind,
+        ..RestoredControl::new(network, [part("Weight"), from, until])
+    });
     true
 }

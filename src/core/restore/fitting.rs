@@ -68,10 +68,17 @@ impl ForeignSettings {
         let (mut notes, mut odd) = (self.notes.clone(), Vec::new());
         let steps = self.num_steps.map(f64::from);
         let steps = within("number of steps", steps, 1.0..=1000.0, &mut odd);
+        let shift = self.shift.filter(|_| spec.family.has_shift);
+        if let (Some(own), None) = (self.shift, shift) {
+            odd.push(format!(
+                "Its shift, {own}, is not used: {} has none",
+                spec.name
+            ));
+        }
         let mut form = GenerateForm {
             sampling: PartialSampling {
                 num_steps: self.num_steps.filter(|_| steps.is_some()),
-                shift: within("shift", self.shift, 0.01..=100.0, &mut odd),
+                shift: within("shift", shift, 0.01..=100.0, &mut odd),
                 sampler: self.sampler,
                 sigma_schedule: self.sigma_schedule,
                 ..PartialSampling::default()

@@ -14,6 +14,12 @@ pub(super) fn plain(name: &str) -> String {
         .collect()
 }
 
+/// Returns whether a text has one of A1111's commands, which are words in upper case.
+pub(super) fn has_keyword(text: &str, keyword: &str) -> bool {
+    let is_word = |it: char| it.is_alphanumeric() || it == '_';
+    text.split(|it| !is_word(it)).any(|word| word == keyword)
+}
+
 pub(super) fn is_automatic(name: &str) -> bool {
     matches!(
         plain(name).as_str(),
@@ -48,6 +54,7 @@ pub(super) fn sampler(name: &str) -> (Option<SamplerKind>, Option<SigmaSchedule>
         | "flowmatcheuler"
         | "eulerflowmatch"
         | "flowmatcheulerdiscrete"
+        | "ddim"
         | "ddimflow" => Some(SamplerKind::Euler),
         "eulera" => Some(SamplerKind::EulerAncestral),
         "heunpp2" => Some(SamplerKind::Heun),

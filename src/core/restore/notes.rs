@@ -191,21 +191,50 @@ impl ForeignSettings {
         }
     }
 
-    /// Notes on embeddings and weights that a model of this family reads in another way or not at all.
+    /// Notes on what a model of this family reads of the prompts in another way or not at all.
     pub(super) fn prompt_notes(&self, family: ModelFamily) -> Vec<String> {
-        let mut notes = Vec::new();
+        let mut notes: Vec<String> = self.clip_skip_note(family).into_iter().collect();
+        let embeddings = self.embeddings.join(", ");
         if family.has_prompt_chunks {
+            if !embeddings.is_empty() {
+                notes.push(format!(
+                    "It was made with the embeddings {embeddings}: they act where models/embeddings has their .safetensors files, else their names are read as text"
+                ));
+            }
             return notes;
         }
-        let texts = [&self.prompt, &self.negative_prompt].into_iter().flatten();
-        let words = texts.flat_map(|text| text.split([' ', ',', '\n', '(', ')']));
+        if !embeddings.is_empty() {
+            notes.push(format!("Textual inversions are not used: {embeddings}"));
+        }
+        let texts = || [&self.prompt, &self.negative_prompt].into_iter().flatten();
+        let words = texts().flat_map(|text| text.split([' ', ',', '\n', '(', ')']));
         notes.extend(unused(words.filter(|word| word.starts_with(EMBEDDING))));
-        let is_a1111 = self.prompt_weights == PromptWeights::A1111;
-        if is_a1111 && family.has_prompt_weights && self.has_weights() {
+        if self.prompt_weights != PromptWeights::A1111 {
+            return notes;
+        }
+        if texts().any(|text| names::has_keyword(text, "BREAK")) {
+            let note = "BREAK is not used and stays in the prompt as a word: A1111 encodes the text after it separately";
+            notes.push(note.to_owned());
+        }
+        if family.has_prompt_weights && self.has_weights() {
             let note = "Prompt weights scale states as in ComfyUI, which is not quite as in A1111";
             notes.push(note.to_owned());
         }
         notes
+    }
+
+    /// A note on a clip skip that models of this family do not have. SDXL's is 2, which A1111 leaves as it is.
+    fn clip_skip_note(&self, family: ModelFamily) -> Option<String> {
+        let skip = self.clip_skip?;
+        let label = family.label;
+        if !family.has_prompt_chunks {
+            return (skip > 1.0)
+                .then(|| format!("Clip skip {skip} is not used: models of {label} have none"));
+        }
+        let is_own = skip == 2.0 || (skip == 1.0 && self.tool != "ComfyUI");
+        (!is_own).then(|| {
+            format!("Clip skip {skip} is not used: {label} reads its text encoders at clip skip 2")
+        })
     }
 }
 

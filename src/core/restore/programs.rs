@@ -3,6 +3,7 @@
 use crate::restore::names::file_name;
 use serde_json::Value;
 
+use super::controls::kind_named;
 use super::fields::{JsonFields, ReadNames};
 use super::names::stem;
 use super::others::{common, take_loras, take_names, unread, words_of};
@@ -71,7 +72,11 @@ fn swarm(params: JsonFields<'_>, all: JsonFields<'_>) -> ForeignSettings {
         let network = params.name(&format!("{start}model"));
         if let Some(network) = network.filter(|network| !names::is_automatic(network)) {
             let network = Some(file_name(&network).to_owned());
-            restored.add_control(RestoredControl::new(network, numbers));
+            let kind = params.name(&format!("{start}uniontype"));
+            restored.add_control(RestoredControl {
+                kind: kind.as_deref().and_then(kind_named),
+                ..RestoredControl::new(network, numbers)
+            });
         }
     }
     // The expert for low noise takes over as a refiner (StepSwap) or as the swap model of videos.
@@ -403,7 +408,11 @@ fn draw_things(fields: JsonFields<'_>) -> ForeignSettings {
     }
     for control in all.objects("controls") {
         let numbers = ["weight", "guidanceStart", "guidanceEnd"].map(|name| control.number(name));
-        restored.add_control(RestoredControl::new(control.name("file"), numbers));
+        let kind = control.name("inputOverride");
+        restored.add_control(RestoredControl {
+            kind: kind.as_deref().and_then(kind_named),
+            ..RestoredControl::new(control.name("file"), numbers)
+        });
     }
     let is_usual = |name: &str, value: &str| {
         let value: f64 = value.parse().unwrap_or(f64::NAN);

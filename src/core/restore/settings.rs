@@ -67,6 +67,10 @@ pub struct ForeignSettings {
     pub loras: Vec<RestoredLora>,
     pub second_pass: Option<SecondPass>,
     pub controls: Vec<RestoredControl>,
+    /// Layer of CLIP that was read, counted from the end: 1 is the last one.
+    pub clip_skip: Option<f64>,
+    /// Names of the embeddings (textual inversions) that A1111 found in the prompts.
+    pub embeddings: Vec<String>,
     /// It was made from an image or video, which is not in the file.
     pub from_image: bool,
     /// A sentence for each setting that cannot be used.
@@ -108,6 +112,14 @@ impl ForeignSettings {
             ));
         }
         is_known
+    }
+
+    pub(super) fn add_embedding(&mut self, name: &str) {
+        const MOST: usize = 32;
+        let name = short(name.trim());
+        if self.embeddings.len() < MOST && !self.embeddings.contains(&name) {
+            self.embeddings.push(name);
+        }
     }
 
     /// Returns whether words of its prompts have weights.

@@ -5,11 +5,13 @@ pub mod prompt_cursor;
 pub mod token_count;
 
 use safelight_core::files::make_private_folder;
-use safelight_core::job::prompt::WildcardFile;
+use safelight_core::fitting::{FoundEmbedding, installed_embeddings};
+use safelight_core::job::prompt::{BracketUse, WildcardFile};
 use safelight_core::prompts::{self, PromptEntry};
 
 use crate::window::prelude::*;
 
+use prompt_cursor::EmbeddingNames;
 use token_count::PromptCounting;
 
 /// Interval of reading wildcards again while the user types one.
@@ -25,6 +27,8 @@ pub struct PromptDesk {
     pub history: PromptHistory,
     /// `None` until the first search.
     pub wildcards: Option<Arc<Vec<WildcardFile>>>,
+    /// Those on this computer, for models that read any.
+    pub embeddings: Arc<Vec<FoundEmbedding>>,
     pub counting: PromptCounting,
     has_begun: bool,
     /// All prompts that are remembered, newest first, or why none can be.
@@ -32,7 +36,7 @@ pub struct PromptDesk {
     /// That the history cannot be kept was said.
     is_broken: bool,
     looked_at: Option<f64>,
-    looking: BackgroundTask<Vec<WildcardFile>>,
+    looking: BackgroundTask<(Vec<WildcardFile>, Vec<FoundEmbedding>)>,
     making: BackgroundTask<Result<PathBuf, JobError>>,
 }
 
@@ -76,8 +80,9 @@ impl PromptDesk {
                 Err(_) => {}
             }
         }
-        if let Some(found) = self.looking.take() {
-            self.wildcards = Some(Arc::new(found));
+        if let Some((wildcards, embeddings)) = self.looking.take() {
+            self.wildcards = Some(Arc::new(wildcards));
+            self.embeddings = Arc::new(embeddings);
             cx.typing.is_stale = true;
             // One that was missing may be there now.
             self.counting.prompts = None;
@@ -170,7 +175,31 @@ impl PromptDesk {
     fn look_at_wildcards(&mut self, cx: &AppContext) {
         self.looked_at = Some(cx.now_secs);
         let folders = cx.wildcard_folders();
-        self.looking = cx.background.run("wildcards", move || folders.list());
+        let places = cx.paths.clone();
+        let settings = cx.settings.clone();
+        self.looking = cx.background.run("wildcards", move || {
+            let embeddings = places.map(|paths| installed_embeddings(&paths, &settings));
+            (folders.list(), embeddings.unwrap_or_default())
+        });
+    }
+
+    /// Counts the tokens of what the form says; embeddings are looked for first, where the model reads any.
+    pub fn count_tokens(&mut self, cx: &AppContext) {
+        if self.looked_at.is_none() && reads_embeddings(cx) {
+            self.look_at_wildcards(cx);
+        }
+        self.counting.follow(&self.embeddings, cx);
+    }
+
+    /// Embeddings for the form's model.
+    fn embedding_names(&self, cx: &AppContext) -> EmbeddingNames<'_> {
+        let names = self.embeddings.iter().filter(|_| reads_embeddings(cx));
+        let options = cx.settings.options_over(cx.form.options.clone());
+        let brackets = cx.model().map(|spec| options.bracket_use(spec.family));
+        EmbeddingNames {
+            names: names.map(|it| it.name.as_str()).collect(),
+            are_bare: brackets == Some(BracketUse::A1111),
+        }
     }
 
     fn open_wildcard_folder(&mut self, cx: &mut AppContext) {
@@ -190,6 +219,11 @@ impl PromptDesk {
             made.map(|()| folder)
         });
     }
+}
+
+/// Returns whether the form's model reads embeddings.
+fn reads_embeddings(cx: &AppContext) -> bool {
+    cx.model().is_some_and(|spec| spec.family.has_prompt_chunks)
 }
 
 #[derive(Default)]

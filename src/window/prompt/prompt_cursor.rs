@@ -1,4 +1,4 @@
-//! Cursor in the prompt, and the word being typed: names of wildcards and words.
+//! Cursor in the prompt, and the name being typed: of a wildcard or an embedding.
 //!
 //! Counts letters like the text field.
 
@@ -12,8 +12,8 @@ pub struct PromptCursor {
     pub cursor: Option<usize>,
     /// Cursor position that is requested, in characters.
     pub wanted_cursor: Option<usize>,
-    /// The wildcards that are offered, and which of them the keyboard chose.
-    pub offer: Option<WildcardOffer>,
+    /// The names that are offered, and which of them the keyboard chose.
+    pub offer: Option<NameOffer>,
     /// A name is begun and not ended, whether anything is offered for it or not.
     pub is_naming: bool,
     pub is_stale: bool,
@@ -25,11 +25,35 @@ pub struct PromptCursor {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct WildcardOffer {
-    /// Number of characters before the `__`.
+pub struct NameOffer {
+    /// Number of characters before the mark that begins the name.
     pub start: usize,
     pub names: Vec<String>,
     pub chosen: usize,
+    /// Text that is written before and after the name.
+    marks: [&'static str; 2],
+}
+
+impl NameOffer {
+    pub fn written(&self, name: &str) -> String {
+        let [before, after] = self.marks;
+        format!("{before}{name}{after}")
+    }
+
+    pub fn is_of_wildcards(&self) -> bool {
+        self.marks == WILDCARD
+    }
+}
+
+const WILDCARD: [&str; 2] = ["__"; 2];
+/// Begins the name of an embedding, and is left out again where A1111's bare names are read.
+const EMBEDDING: &str = "embedding:";
+
+/// Embeddings to choose from.
+pub struct EmbeddingNames<'a> {
+    pub names: Vec<&'a str>,
+    /// As A1111 has them.
+    pub are_bare: bool,
 }
 
 impl PromptCursor {
@@ -50,9 +74,18 @@ impl PromptCursor {
         self.wanted_cursor = self.cursor;
     }
 
-    /// Looks whether a name of a wildcard is being written, and which there are.
-    pub fn update<'a>(&mut self, prompt: &str, names: impl Iterator<Item = &'a str>) {
-        let beginning = self.cursor.and_then(|cursor| beginning(prompt, cursor));
+    /// Looks whether a name of a wildcard or an embedding is being written, and which there are.
+    pub fn update<'a>(
+        &mut self,
+        prompt: &str,
+        wildcards: impl Iterator<Item = &'a str>,
+        embeddings: &EmbeddingNames<'_>,
+    ) {
+        let cursor = self.cursor;
+        let of_wildcard = cursor.and_then(|cursor| beginning(prompt, cursor));
+        let of_embedding = cursor.filter(|_| !embeddings.names.is_empty());
+        let of_embedding = of_embedding.and_then(|cursor| embedding_beginning(prompt, cursor));
+        let beginning = of_wildcard.or(of_embedding);
         let wanted = beginning.filter(|(start, _)| self.declined != Some(*start));
         self.is_naming = wanted.is_some();
         let Some((start, begun)) = wanted else {
@@ -62,19 +95,22 @@ impl PromptCursor {
             self.offer = None;
             return;
         };
-        let begun = begun.to_lowercase();
-        let found = names.filter_map(|name| Some((name.to_lowercase().find(&begun)?, name)));
-        let mut found: Vec<(usize, &str)> = found.collect();
-        // Those that begin so come first.
-        found.sort_by_key(|(at, _)| *at > 0);
-        found.truncate(MAX_OFFERED);
-        let names: Vec<String> = found.iter().map(|(_, name)| (*name).to_owned()).collect();
+        let (names, marks) = if of_wildcard.is_some() {
+            (matching(begun, wildcards), WILDCARD)
+        } else {
+            let mark = if embeddings.are_bare { "" } else { EMBEDDING };
+            (
+                matching(begun, embeddings.names.iter().copied()),
+                [mark, ""],
+            )
+        };
         let before = self.offer.take().filter(|offer| offer.start == start);
         let chosen = before.map_or(0, |offer| offer.chosen);
-        self.offer = (!names.is_empty()).then(|| WildcardOffer {
+        self.offer = (!names.is_empty()).then(|| NameOffer {
             start,
             chosen: chosen.min(names.len() - 1),
             names,
+            marks,
         });
     }
 
@@ -89,7 +125,7 @@ impl PromptCursor {
         let length = prompt.chars().count();
         let (start, end) = (offer.start.min(length), cursor.min(length));
         let range = byte_of(prompt, start)..byte_of(prompt, end.max(start));
-        let written = format!("__{name}__");
+        let written = offer.written(name);
         prompt.replace_range(range, &written);
         self.cursor = Some(start + written.chars().count());
         self.wanted_cursor = self.cursor;
@@ -104,6 +140,32 @@ impl PromptCursor {
         self.offer = None;
         self.is_naming = false;
     }
+}
+
+/// Names that begin so, then those that contain it.
+fn matching<'a>(begun: &str, names: impl Iterator<Item = &'a str>) -> Vec<String> {
+    let begun = begun.to_lowercase();
+    let found = names.filter_map(|name| Some((name.to_lowercase().find(&begun)?, name)));
+    let mut found: Vec<(usize, &str)> = found.collect();
+    found.sort_by_key(|(at, _)| *at > 0);
+    found.truncate(MAX_OFFERED);
+    found.iter().map(|(_, name)| (*name).to_owned()).collect()
+}
+
+/// Number of letters before `embedding:`, and the text between it and the cursor.
+fn embedding_beginning(prompt: &str, cursor: usize) -> Option<(usize, &str)> {
+    let before = &prompt[..byte_of(prompt, cursor)];
+    let at = before.rfind(EMBEDDING)?;
+    let begun = &before[at + EMBEDDING.len()..];
+    let is_apart = before[..at]
+        .chars()
+        .next_back()
+        .is_none_or(|it| !it.is_alphanumeric());
+    let is_name = begun
+        .chars()
+        .all(|it| it.is_alphanumeric() || "-_./".contains(it));
+    let is_sound = is_apart && is_name && begun.chars().count() <= MAX_BEGINNING;
+    is_sound.then(|| (before[..at].chars().count(), begun))
 }
 
 fn byte_of(text: &str, letters: usize) -> usize {
@@ -152,9 +214,14 @@ mod tests {
         }
     }
 
+    const NO_EMBEDDINGS: EmbeddingNames<'_> = EmbeddingNames {
+        names: Vec::new(),
+        are_bare: false,
+    };
+
     fn offered(prompt: &str) -> Vec<String> {
         let mut typing = cursor_at(prompt.chars().count());
-        typing.update(prompt, NAMES.into_iter());
+        typing.update(prompt, NAMES.into_iter(), &NO_EMBEDDINGS);
         typing.offer.map(|offer| offer.names).unwrap_or_default()
     }
 
@@ -175,14 +242,34 @@ mod tests {
     }
 
     #[test]
+    fn an_embedding_is_completed_as_the_prompt_is_read() {
+        for (are_bare, expected) in [(false, "(embedding:bad-hands"), (true, "(bad-hands")] {
+            let embeddings = EmbeddingNames {
+                names: vec!["easy", "bad-hands"],
+                are_bare,
+            };
+            let mut prompt = "(embedding:ba".to_owned();
+            let mut typing = cursor_at(prompt.len());
+            typing.update(&prompt, NAMES.into_iter(), &embeddings);
+            let offer = typing.offer.clone().unwrap();
+            assert_eq!(
+                (offer.start, offer.names),
+                (1, vec!["bad-hands".to_owned()])
+            );
+            typing.accept(&mut prompt, 0);
+            assert_eq!(prompt, expected);
+        }
+    }
+
+    #[test]
     fn a_declined_offer_comes_back_with_the_next_name() {
         let mut typing = cursor_at(4);
-        typing.update("__an", NAMES.into_iter());
+        typing.update("__an", NAMES.into_iter(), &NO_EMBEDDINGS);
         typing.decline();
-        typing.update("__an", NAMES.into_iter());
+        typing.update("__an", NAMES.into_iter(), &NO_EMBEDDINGS);
         assert_eq!(typing.offer, None);
         typing.cursor = Some(14);
-        typing.update("__an, and __co", NAMES.into_iter());
+        typing.update("__an, and __co", NAMES.into_iter(), &NO_EMBEDDINGS);
         assert_eq!(typing.offer.map(|offer| offer.start), Some(10));
     }
 

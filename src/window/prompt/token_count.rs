@@ -4,6 +4,7 @@
 //! opened once. Nothing is opened before there is a prompt.
 
 use safelight_core::families::text_readers;
+use safelight_core::fitting::FoundEmbedding;
 
 use safelight_core::job::prompt::PromptError;
 use safelight_core::token_count::{PromptCount, TokenCountRequest, TokenCounter};
@@ -81,7 +82,7 @@ impl PromptCounting {
     }
 
     /// Counts what the form says, if that is another text than the last one.
-    pub(crate) fn follow(&mut self, cx: &AppContext) {
+    pub(super) fn follow(&mut self, embeddings: &Arc<Vec<FoundEmbedding>>, cx: &AppContext) {
         // The tokenizer of another computer is there.
         let Some(spec) = cx.model().filter(|spec| spec.computer.is_none()) else {
             (self.prompt, self.negative) = (None, None);
@@ -92,7 +93,7 @@ impl PromptCounting {
         if !self.has_begun && (!has_tokenizer || written(&cx.form).is_empty()) {
             return;
         }
-        let prompts = prompts_to_count(spec, cx);
+        let prompts = prompts_to_count(spec, embeddings, cx);
         if prompts.prompt.prompts.is_empty() && prompts.negative.is_none() {
             (self.prompt, self.negative) = (None, None);
             (self.prompts, self.wanted) = (Some(prompts), None);
@@ -133,7 +134,11 @@ impl PromptCounting {
     }
 }
 
-fn prompts_to_count(spec: &ModelSpec, cx: &AppContext) -> PromptsToCount {
+fn prompts_to_count(
+    spec: &ModelSpec,
+    embeddings: &Arc<Vec<FoundEmbedding>>,
+    cx: &AppContext,
+) -> PromptsToCount {
     let options = cx.settings.options_over(cx.form.options.clone());
     let brackets = options.bracket_use(spec.family);
     let of = |prompts: Vec<String>, is_literal: bool| TokenCountRequest {
@@ -142,6 +147,7 @@ fn prompts_to_count(spec: &ModelSpec, cx: &AppContext) -> PromptsToCount {
         is_literal,
         wildcards: cx.wildcard_folders(),
         brackets,
+        embeddings: Arc::clone(embeddings),
         has_times: spec.section_order.is_some(),
     };
     let form = &cx.form;
@@ -172,6 +178,7 @@ mod tests {
                 is_literal: false,
                 wildcards: Default::default(),
                 brackets: Default::default(),
+                embeddings: Arc::default(),
                 has_times: false,
             },
             negative: None,

@@ -1,5 +1,6 @@
 //! SDXL base and inpainting, and their finetunes: images from text, from an image, and inside a mask.
 
+pub mod control;
 #[cfg(test)]
 pub(crate) mod tests;
 
@@ -9,7 +10,8 @@ use super::parts::clip;
 use crate::families::prelude::*;
 use crate::networks::sdxl_unet::INPAINT_CHANNELS;
 use crate::networks::{
-    ClipG, ClipGTextConfig, ClipL, ClipTextConfig, DiscreteScheduleConfig, SdxlUnetConfig,
+    ClipG, ClipGTextConfig, ClipL, ClipTextConfig, DiscreteScheduleConfig, SdxlControlConfig,
+    SdxlUnetConfig,
 };
 
 pub const FAMILY: ModelFamily = ModelFamily::SDXL;
@@ -95,6 +97,10 @@ impl SingleTransformerFamily for SdxlFamily {
             })
         },
         needs: |job, stage| (stage == Stage::Denoise).then(|| [unet_need(job), None]),
+        control_nets: Some(ControlNets {
+            find: control::find,
+            footprint: NetworkFootprint::read::<SdxlControlConfig>,
+        }),
         lora: LoraTable {
             has_text_encoders: true,
             // LoRAs of few layers do not show which Stable Diffusion they are for.
@@ -108,7 +114,10 @@ impl SingleTransformerFamily for SdxlFamily {
 /// A model with 9 input channels inpaints.
 fn variant_of(config: &SdxlUnetConfig) -> ModelVariant {
     if config.in_channels != INPAINT_CHANNELS {
-        return ModelVariant::new("Base");
+        return ModelVariant {
+            controls: ControlUse::NETWORKS,
+            ..ModelVariant::new("Base")
+        };
     }
     ModelVariant {
         start_image: InputUse::Required,
@@ -138,6 +147,14 @@ fn unet_need(job: &PlannedJob<'_>) -> Option<StageFootprint> {
     let text = f64::from(job.passes()) * 77.0 * config.cross_attention_dim as f64;
     let numbers = at_once * (skips + residual.max(feed_forward)) + text;
     let expanded = network.expansion_bytes(job.number_bytes()) as f64;
+    let share = |(control, _): (&NetworkFootprint, _)| control.numbers() / network.numbers();
+    let controls: f64 = job.weights.controls::<SdxlControlConfig>().map(share).sum();
+    // Those of one ControlNet while they are added to those of the others.
+    let residuals = if controls > 0.0 {
+        2.0 * at_once * skips
+    } else {
+        0.0
+    };
     let kept = images * latents * config.in_channels as f64 * 4.0 * 8.0;
     let transformers = |level: usize| (config.depth(level) * if level == 2 { 6 } else { 5 }) as f64;
     let attended = |level: usize| levels[level] * width(level) * transformers(level);
@@ -149,11 +166,11 @@ fn unet_need(job: &PlannedJob<'_>) -> Option<StageFootprint> {
     let attention = |level: usize| 4.0 * levels[level] * attended(level);
     Some(StageFootprint {
         calls: job.calls(job.passes()),
-        operations: images * (operations + attention(1) + attention(2)),
-        attended: images * (attended(1) + attended(2)),
+        operations: images * (1.0 + controls) * (operations + attention(1) + attention(2)),
+        attended: images * (1.0 + controls) * (attended(1) + attended(2)),
         ..job.need(
             PlannedNetwork::Transformer,
-            numbers * size + expanded + kept,
+            (numbers + residuals) * size + expanded + kept,
         )
     })
 }

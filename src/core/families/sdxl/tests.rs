@@ -1,6 +1,8 @@
 //! SDXL in every layout, from names and shapes alone: recognised, completed, described; every tensor of it; and relatives,
 //! which are named and refused.
 
+mod controls;
+
 use std::path::{Path, PathBuf};
 
 use serde_json::json;
@@ -138,7 +140,7 @@ fn split_files_are_offered_from_a_comfyui_folder_with_their_defaults() {
         write(&models.join(format!("{file}.safetensors")), &shapes, "F16");
     }
     let catalog = faultless_catalog(&models, 2);
-    let presets = "[lcm-4, fast-8, fast-4]";
+    let presets = "[lcm-4, fast-4, fast-8, turbo-4]";
     for (id, expected) in [
         (
             "sdxl-base",
@@ -154,6 +156,25 @@ fn split_files_are_offered_from_a_comfyui_folder_with_their_defaults() {
         assert_eq!(spec.defaults.sampling.sampler, SamplerKind::Euler);
         let encoder = models.join("text_encoders/clip_g.safetensors");
         assert_eq!(spec.files.text_encoder_2, Some(encoder));
+    }
+}
+
+#[test]
+fn models_that_are_distilled_by_their_names_have_few_steps_by_default() {
+    use SamplerKind::{Euler, EulerAncestral, Lcm};
+    let root = tempfile::tempdir().unwrap();
+    for (name, expected) in [
+        ("hyperrealXL_v5", (30, 6.0, Euler)),
+        ("dreamshaperXL_lightningDPMSDE", (8, 1.0, Euler)),
+        ("sdxl_lightning_4step", (4, 1.0, Euler)),
+        ("Hyper-SDXL-8steps", (8, 1.0, Euler)),
+        ("illustriousXL_dmd2", (4, 1.0, Lcm)),
+        ("sd_xl_turbo_1.0_fp16", (4, 1.0, EulerAncestral)),
+    ] {
+        let place = checkpoint_in(root.path(), name, &checkpoint(&own("unet"), &[]), "F16");
+        let found = ModelSpec::open(&place).unwrap().defaults.sampling;
+        let found = (found.num_steps, found.guidance_scale, found.sampler);
+        assert_eq!(found, expected, "{name}");
     }
 }
 

@@ -153,6 +153,7 @@ impl GenerateForm {
     pub fn as_shown(mut self, spec: &ModelSpec) -> Self {
         let makes_images = spec.family.makes_images;
         let has_sections = spec.section_order.is_some();
+        self.sampling.shift.take_if(|_| !spec.family.has_shift);
         let negative = self.negative_prompt.take();
         let is_empty = negative.as_ref().is_none_or(|text| text.trim().is_empty());
         let is_idle = is_empty && spec.guidance != GuidanceMode::Cfg;

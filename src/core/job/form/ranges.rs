@@ -36,6 +36,13 @@ pub(super) fn check(request: &GenerateRequest, spec: &ModelSpec, found: &mut For
         let scale = scale.unwrap_or_default();
         found.within(field, ("the guidance", ""), &(0.0..=100.0), scale);
     }
+    if sampling.shift.is_some() && !spec.family.has_shift {
+        let text = format!(
+            "the noise levels of {} have no shift: leave it out",
+            spec.name
+        );
+        found.fail("shift", text);
+    }
     found.check("shift", sampling.shift.and_then(wrong_shift));
     if let Some(tile) = request.options.vae_tile {
         check_tile(tile, spec, found);

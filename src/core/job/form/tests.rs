@@ -12,7 +12,7 @@ mod source;
 
 use super::*;
 use crate::job::SamplerKind;
-use crate::model::{InputUse, PartialSampling, test_spec};
+use crate::model::{InputUse, ModelFamily, PartialSampling, test_spec};
 
 fn form() -> GenerateForm {
     GenerateForm {
@@ -314,6 +314,26 @@ fn a_video_to_continue_replaces_the_start_image_and_gives_its_rate() {
     assert_starts(&text, "frames: choose more than one frame");
 }
 
+#[test]
+fn a_shift_is_refused_for_models_whose_noise_levels_have_none() {
+    let mut spec = test_spec();
+    spec.family = ModelFamily::SDXL;
+    spec.defaults.sampling.shift = None;
+    let text = refused(&spec, |form| form.sampling.shift = Some(3.0));
+    assert!(
+        text.contains("the noise levels of Test model have no shift"),
+        "{text}"
+    );
+    let shown = GenerateForm {
+        sampling: PartialSampling {
+            shift: Some(3.0),
+            ..PartialSampling::default()
+        },
+        ..GenerateForm::default()
+    };
+    assert_eq!(shown.as_shown(&spec).sampling.shift, None);
+}
+
 fn with_preset() -> ModelSpec {
     let mut spec = test_spec();
     spec.presets = vec![SamplingPreset {
@@ -321,6 +341,7 @@ fn with_preset() -> ModelSpec {
         name: "Fast 4 steps".into(),
         note: String::new(),
         loras: vec!["lightx2v".into()],
+        models: Vec::new(),
         lora_strength: None,
         sampling: PartialSampling {
             num_steps: Some(4),

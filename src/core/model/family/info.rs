@@ -27,6 +27,8 @@ pub struct FamilyInfo {
     pub floors_steps: bool,
     /// A job may upscale its result and denoise it again (hires fix).
     pub has_second_pass: bool,
+    /// Its sigmas may be shifted, as those of flow models.
+    pub has_shift: bool,
     pub has_dynamic_shift: bool,
     /// Noise levels of all steps that its models were distilled to; none where a schedule gives them.
     pub sigmas: &'static [f32],
@@ -72,6 +74,7 @@ impl FamilyInfo {
         video_strength: |_| None,
         floors_steps: false,
         has_second_pass: true,
+        has_shift: true,
         has_dynamic_shift: false,
         sigmas: &[],
         has_prompt_weights: false,

@@ -15,6 +15,7 @@ pub(super) static INFO: FamilyInfo = FamilyInfo {
         "animagine",
     ],
     other_names: &["refiner"],
+    has_shift: false,
     has_prompt_weights: true,
     has_prompt_chunks: true,
     floors_steps: true,

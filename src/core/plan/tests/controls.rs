@@ -1,8 +1,9 @@
 //! ControlNets in the plan: their weights and what they make on their way, beside the transformer.
 
-use super::image_families::z_image;
+use super::image_families::{sdxl, z_image};
 use super::{Case, card};
 use crate::families::flux::tests::files::shapes;
+use crate::families::sdxl::tests::own as sdxl_shapes;
 use crate::families::z_image::tests::own;
 use crate::job::Stage;
 
@@ -14,6 +15,7 @@ fn a_controlnet_is_in_the_plan_once_for_all_its_controls_and_streams_with_the_tr
     let z_image = z_image("transformer", "BF16");
     let flux = Case::flux("transformer dev", "BF16");
     let (of_z_image, of_flux) = (own("control 2.1"), shapes("controlnet union"));
+    let of_sdxl = sdxl_shapes("controlnet union");
     let flux_bytes = 6_603_913_216 + 2 * EXACT;
     for (name, mut case, network, bytes, [small, large]) in [
         (
@@ -24,6 +26,13 @@ fn a_controlnet_is_in_the_plan_once_for_all_its_controls_and_streams_with_the_tr
             [16, 24],
         ),
         ("Flux", flux, of_flux, flux_bytes, [24, 48]),
+        (
+            "SDXL",
+            sdxl("unet", "BF16"),
+            of_sdxl,
+            2_512_411_680,
+            [6, 16],
+        ),
     ] {
         let request = case.request(1024, 1024, 1);
         let of = |case: &Case, gib: u64| {

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use super::{Case, card};
 use crate::families::flux::tests::files::shapes;
-use crate::families::{chroma, flux2, flux3, krea2, qwen_image, qwen_image_21, z_image};
+use crate::families::{chroma, flux2, flux3, krea2, qwen_image, qwen_image_21, sdxl, z_image};
 use crate::footprint::PlannedNetwork;
 use crate::job::{GenerateRequest, Stage};
 use crate::model::{ModelFamily, ModelFiles};
@@ -72,6 +72,22 @@ fn qwen_image(transformer: &str, dtype: &'static str) -> Case {
     case(qwen_image::FAMILY, [&own, &vae(16), &text], dtype)
 }
 
+pub(super) fn sdxl(dialect: &str, dtype: &'static str) -> Case {
+    let root = tempfile::tempdir().unwrap();
+    let file = |name: &str, shapes: &str, dtype: &'static str| {
+        let place = root.path().join(format!("{name}.safetensors"));
+        write(&place, &sdxl::tests::own(shapes), dtype)
+    };
+    let files = ModelFiles {
+        transformer: file("transformer", dialect, dtype),
+        vae: file("vae", "vae", "F32"),
+        text_encoder: file("text", "clip_l", "BF16"),
+        text_encoder_2: Some(file("text 2", "clip_g", "BF16")),
+        ..ModelFiles::default()
+    };
+    Case::of(root, sdxl::FAMILY, files)
+}
+
 /// Numbers of `num_layers` layers of Qwen 3 4B and of its embeddings, without the layers that are not read.
 fn qwen_3_4b(num_layers: u64) -> u64 {
     let layer = 2560 * (2 * 4096 + 2 * 1024 + 3 * 9728) + 2 * 2560 + 2 * 128;
@@ -87,6 +103,7 @@ fn the_weights_are_the_same_in_every_dialect() {
         ["transformer", "transformer diffusers"].map(|dialect| qwen_image_21(dialect, "BF16")),
         ["transformer 4b", "transformer 4b diffusers"].map(|dialect| flux2(dialect, "BF16")),
         ["transformer klein", "transformer klein diffusers"].map(|dialect| flux3(dialect, "BF16")),
+        ["unet", "unet diffusers"].map(|dialect| sdxl(dialect, "BF16")),
     ] {
         for part in PlannedNetwork::ALL {
             let of = |case: &Case| case.weights.part(part).map(|network| network.bytes(2));
@@ -147,7 +164,7 @@ fn all_cases() -> [Case; 5] {
 fn an_image_of_a_megapixel_fits_whole_where_the_weights_do_and_else_by_streaming() {
     type Make = fn(&str, &'static str) -> Case;
     // Transformer; its numbers and the card's GiB where it stays; those where it streams.
-    let rows: [(Make, &str, Range<f64>, &str, &str); 9] = [
+    let rows: [(Make, &str, Range<f64>, &str, &str); 10] = [
         (
             chroma,
             "transformer",
@@ -198,6 +215,7 @@ fn an_image_of_a_megapixel_fits_whole_where_the_weights_do_and_else_by_streaming
             "BF16 24, F8_E4M3 12",
             "BF16 12",
         ),
+        (sdxl, "unet", 0.2..1.5, "BF16 12, F8_E4M3 8", "BF16 6"),
         (
             qwen_image,
             "transformer",
@@ -267,7 +285,7 @@ fn activations(case: &Case, stage: Stage, change: impl Fn(&mut GenerateRequest))
 
 #[test]
 fn more_pixels_and_more_images_need_more() {
-    for case in all_cases() {
+    for case in all_cases().into_iter().chain([sdxl("unet", "BF16")]) {
         let one = activations(&case, Stage::Denoise, |_| {});
         let wide = activations(&case, Stage::Denoise, |request| request.width = 2048);
         let two = activations(&case, Stage::Denoise, |request| request.batch_size = 2);

@@ -110,6 +110,13 @@ fn read_result(graph: &ComfyGraph, chain: &PassChain<'_>) -> ForeignSettings {
     }
     read_rate(chain, &mut restored);
     read_controls(graph, &mut restored);
+    let mut encoders = graph.refs();
+    let layer = encoders.find_map(|node| {
+        let layer = node.number("stop_at_clip_layer")?;
+        node.use_all();
+        Some(layer)
+    });
+    restored.clip_skip = layer.map(|layer| -layer);
     note_unused(chain, &mut restored);
     if graph.is_exhausted.get() {
         restored.note("The graph is too large or its links go in circles: not all of it was read");

@@ -13,6 +13,7 @@ use super::nodes::{ComfyGraph, LinkKind, MAX_CHAIN, NodeInput, NodeRef, has_word
 use super::passes::takes_image;
 use super::results::PassChain;
 use crate::media::{has_image_name, has_video_name};
+use crate::restore::controls::kind_named;
 use crate::restore::names::file_name;
 use crate::restore::{ForeignSettings, RestoredControl, fields, short};
 
@@ -85,14 +86,19 @@ pub(super) fn read_controls(graph: &ComfyGraph, restored: &mut ForeignSettings) 
     let nodes = graph.refs();
     for node in nodes.filter(|it| it.is_called("controlnet") && it.link("image").is_some()) {
         let loaders = ["control_net", "model_patch"].into_iter();
-        let mut loaders = loaders
+        let loaders = loaders
             .filter_map(|name| node.linked(name))
             .flat_map(|loader| loader.chain(|loader| loader.linked("control_net")));
+        let loaders: Vec<NodeRef<'_>> = loaders.collect();
+        // Of SetUnionControlNetType.
+        let kind = loaders.iter().find_map(|it| it.name("type"));
+        let mut loaders = loaders.into_iter();
         let network = loaders.find_map(|it| it.name("control_net_name, name, model_name"));
         let network = network.map(|name| short(file_name(&name)));
         let numbers = ["strength", "start_percent", "end_percent"];
         restored.add_control(RestoredControl {
             image: node.linked("image").and_then(NodeRef::file_before),
+            kind: kind.as_deref().and_then(kind_named),
             ..RestoredControl::new(network, numbers.map(|name| node.number(name)))
         });
     }

@@ -137,7 +137,7 @@ fn json_settings_of_other_tools_are_read_completely() {
                 "seed": 7, "clipSkip": 2, "Denoising strength": 0.4, "Hires upscale": "2", "civitaiResources": [{"type": "lora", "weight": 0.8, "modelVersionId": 12}],
                 "resources": [{"name": "flux1-dev", "type": "model", "hash": "ab"}]}}).to_string(),
             json!({"tool": "Civitai", "negative_prompt": "fog", "cfg_scale": 3.5, "width": 640, "model": "flux1-dev", "strength": null,
-                "second_pass": {"scale": 2.0, "strength": 0.4}, "loras": loras(&[("Civitai 12", 0.8)]), "notes": ["Not used: clipskip 2"]}),
+                "second_pass": {"scale": 2.0, "strength": 0.4}, "loras": loras(&[("Civitai 12", 0.8)]), "clip_skip": 2.0, "notes": []}),
         ),
         (
             r#"{"prompt": ["a fox"], "seed": "new", "steps": 9, "cfg_scale": "auto", "width": "wide", "height": [1], "shift": NaN, "loras": "ink:0.8, gr", "fps": null}"#.to_owned(),

@@ -375,7 +375,7 @@ fn a_control_image_is_named_with_its_network() {
     assert_eq!(
         found.notes,
         [
-            "Not used: node 23 (SetUnionControlNetType); node 21 (Canny) with high_threshold 0.4, low_threshold 0.1",
+            "Not used: node 21 (Canny) with high_threshold 0.4, low_threshold 0.1",
             "It was made with the ControlNet union.safetensors at strength 0.6 from 0 % to 80 % of the steps: its control image, room.png, is not in the file, add it separately"
         ]
     );

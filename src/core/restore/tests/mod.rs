@@ -22,6 +22,7 @@ mod others;
 mod outputs;
 mod packs;
 mod passes;
+mod sdxl;
 mod texts;
 mod tools;
 mod unused;

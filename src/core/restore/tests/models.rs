@@ -253,6 +253,7 @@ fn second_pass_and_controls_are_restored_only_if_the_model_supports_them() {
     let control = RestoredControl {
         network: Some("union".to_owned()),
         image: None,
+        kind: None,
         strength: 1.0,
         from: 0.0,
         until: 1.0,
@@ -295,6 +296,7 @@ fn controls_get_the_installed_networks_of_their_names_and_missing_ones_are_named
     let control = |network: &str, until: f64| RestoredControl {
         network: Some(network.to_owned()),
         image: None,
+        kind: None,
         strength: 0.8,
         from: 0.0,
         until,
@@ -342,5 +344,55 @@ fn controls_get_the_installed_networks_of_their_names_and_missing_ones_are_named
     assert_eq!(
         restored.find_controls(&spec, &networks),
         (Vec::new(), Vec::new())
+    );
+}
+
+#[test]
+fn a_union_controlnet_is_told_the_kind_of_control_image_that_the_file_names() {
+    use crate::model::ControlKind::{Depth, Edges, Pose};
+    let network = FoundControl {
+        path: "/n/union".into(),
+        name: "union".to_owned(),
+        config: ControlNetwork {
+            family: flux::FAMILY,
+            label: "ControlNet Union",
+            kinds: &[Depth, Edges, Pose],
+            takes_masks: false,
+        },
+    };
+    let mut spec = test_spec();
+    spec.family = flux::FAMILY;
+    spec.limits.controls = ControlUse::NETWORKS;
+    let kind = |restored: &ForeignSettings| {
+        let (found, _) = restored.find_controls(&spec, std::slice::from_ref(&network));
+        found[0].kind
+    };
+    for (text, expected) in [
+        ("Module: depth_midas, Model: union [ab]", Some(Depth)),
+        ("Module: lineart_anime, Model: union [ab]", Some(Edges)),
+        (
+            "Module: none, Model: union [ab], Union Control Type: OpenPose",
+            Some(Pose),
+        ),
+        ("Module: tile_resample, Model: union [ab]", None),
+        ("Module: depth_midas, Model: another [ab]", None),
+    ] {
+        let mut restored = ForeignSettings::default();
+        assert!(crate::restore::controls::take_a1111(&mut restored, text));
+        assert_eq!(kind(&restored), expected, "{text}");
+    }
+    let found = read_with(&json!({
+        "30": node("ControlNetLoader", json!({"control_net_name": "union.safetensors"})),
+        "31": node("SetUnionControlNetType", json!({"control_net": ["30", 0], "type": "canny/lineart/anime_lineart/mlsd"})),
+        "32": node("ControlNetApplyAdvanced", json!({"positive": ["4", 0], "negative": ["5", 0], "control_net": ["31", 0],
+            "image": ["33", 0], "strength": 0.8, "start_percent": 0.0, "end_percent": 0.7})),
+        "33": node("LoadImage", json!({"image": "edges.png"})),
+        "7.positive": ["32", 0], "7.negative": ["32", 1],
+    }));
+    assert_eq!(kind(&found), Some(Edges));
+    assert!(
+        !has_note(&found, "SetUnionControlNetType"),
+        "{:?}",
+        found.notes
     );
 }

@@ -103,6 +103,7 @@ fn controls_and_the_second_pass_of_invokeai_and_samplers_of_novelai_are_read() {
     let control = RestoredControl {
         network: Some("canny".to_owned()),
         image: Some("c.png".to_owned()),
+        kind: None,
         strength: 0.6,
         from: 0.0,
         until: 0.5,

@@ -313,7 +313,7 @@ Steps: 25, CFG scale: 3,5, Sampler: Undefined, Seed: 3, Size: 832x1216, Clip ski
     assert_eq!(found.loras, expected);
     assert_fields!(found, {
         "model": "FLUX Dev", "cfg_scale": 3.5, "width": 832,
-        "notes": ["Not used: Bad hands (embed)", "Not used: clip skip 2"]
+        "clip_skip": 2.0, "notes": ["Not used: Bad hands (embed)"]
     });
 
     let found = read_text(

@@ -54,11 +54,6 @@ fn unused_nodes_on_the_sampler_path_are_named_with_their_values() {
             "Not used: node 20 (DifferentialDiffusion)",
         ),
         (
-            json!({"20": node("CLIPSetLastLayer", &json!({"clip": ["2", 0], "stop_at_clip_layer": -2})),
-                "3.clip": ["20", 0]}),
-            "Not used: node 20 (CLIPSetLastLayer) with stop_at_clip_layer -2",
-        ),
-        (
             json!({"20": node("SetClipHooks", &json!({"clip": ["2", 0], "hooks": ["21", 0]})), "3.clip": ["20", 0],
                 "21": node("CreateHookLora", &json!({"lora_name": "ink.safetensors", "strength_model": 0.8}))}),
             "node 21 (CreateHookLora) with lora_name ink.safetensors, strength_model 0.8",

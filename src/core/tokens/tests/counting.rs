@@ -2,12 +2,15 @@
 
 use std::fs;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 use super::assets;
-use crate::families::{flux, framepack, text_readers, wan};
+use crate::families::{flux, framepack, sdxl, text_readers, wan};
+use crate::fitting::FoundEmbedding;
 use crate::job::prompt::{BracketUse, WildcardFolders};
 use crate::model::{GuidanceMode, ModelSpec, test_spec};
 use crate::testing::fixture;
+use crate::testing::published::shipped;
 use crate::token_count::{TokenCountRequest, TokenCounter};
 use crate::tokens::{TextTokenizer, clean_wan_prompt};
 
@@ -25,6 +28,7 @@ fn wish(spec: &ModelSpec, prompts: &[&str]) -> TokenCountRequest {
         prompts: prompts.iter().map(|text| (*text).to_owned()).collect(),
         is_literal: false,
         wildcards: WildcardFolders::default(),
+        embeddings: Arc::default(),
         has_times: false,
         brackets: BracketUse::Weights,
     }
@@ -144,4 +148,30 @@ fn brackets_and_numbers_of_weights_are_no_tokens() {
     let plain = count("a red boat", BracketUse::Weights);
     assert_eq!(count("a (red:1.25) boat", BracketUse::Weights), plain);
     assert!(count("a (red:1.25) boat", BracketUse::Text) > plain);
+}
+
+#[test]
+fn an_embedding_counts_as_many_tokens_as_it_has_rows() {
+    let mut spec = test_spec();
+    spec.family = sdxl::FAMILY;
+    spec.files.tokenizer = shipped("clip-l");
+    let embedding = FoundEmbedding {
+        path: "bad-hands.safetensors".into(),
+        name: "bad-hands".to_owned(),
+        config: 6,
+    };
+    let embeddings = Arc::new(vec![embedding]);
+    let mut counter = TokenCounter::default();
+    let mut count = |text: &str, brackets| {
+        let wish = TokenCountRequest {
+            brackets,
+            embeddings: Arc::clone(&embeddings),
+            ..wish(&spec, &[text])
+        };
+        counter.count(&wish).unwrap().encoders[0].tokens
+    };
+    let plain = count("a fox", BracketUse::Weights);
+    let found = count("a fox embedding:bad-hands", BracketUse::Weights);
+    assert_eq!(found, plain + 6);
+    assert_eq!(count("a fox bad-hands", BracketUse::A1111), plain + 6);
 }

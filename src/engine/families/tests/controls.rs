@@ -7,6 +7,7 @@ use super::*;
 use crate::closeness::{assert_close, distance, with_both_frequencies};
 use crate::families::flux::{FluxControl, FluxTransformer};
 use crate::families::qwen_image::{QwenImageControl, QwenImageTransformer};
+use crate::families::sdxl::{SdxlControl, SdxlUnet};
 use crate::families::z_image::{ZImageControl, ZImageTransformer};
 use crate::parallel::tests::on_ranks;
 use crate::stages::images::{
@@ -22,6 +23,8 @@ trait ControlledModel: TinyModel {
 
     /// Kinds of networks in the fixtures.
     const KINDS: &'static [&'static str];
+    /// Largest distance of a prediction from the recorded one.
+    const LIMIT: f64 = 2e-6;
 
     fn network(config: &Self::ControlConfig, w: &Weights) -> Self::Control;
 
@@ -74,6 +77,23 @@ impl ControlledModel for ZImageTransformer {
 
     fn control_latents(_: &ZImageControl, shape: ImageLatentShape) -> Tensor {
         made_up("in.control", &shape.size())
+    }
+}
+
+impl ControlledModel for SdxlUnet {
+    type ControlConfig = safelight_core::networks::SdxlControlConfig;
+
+    const KINDS: &'static [&'static str] = &["plain", "union", "promax"];
+    // As of the U-Net alone.
+    const LIMIT: f64 = 1e-5;
+
+    fn network(config: &Self::ControlConfig, w: &Weights) -> SdxlControl {
+        SdxlControl::new(config, w).unwrap()
+    }
+
+    /// Pixels.
+    fn control_latents(_: &SdxlControl, shape: ImageLatentShape) -> Tensor {
+        made_up("in.control", &[1, 3, 8 * shape.height, 8 * shape.width])
     }
 }
 
@@ -151,7 +171,7 @@ fn assert_steers<M: ControlledModel>() {
             let at =
                 |strength| predict(&model, &input, &[(&network, strength)], ControlKind::Depth);
             let found = at(STRENGTH);
-            fixture.assert_answer(&found);
+            fixture.assert_answer(&found, M::LIMIT);
             assert!(distance(&found, &plain) > 0.01, "{kind}");
             assert_close("strength 0", &at(0.0), &plain, 1e-6);
         }
@@ -239,6 +259,7 @@ macro_rules! control_suite {
 control_suite! {
     flux: crate::families::flux::FluxTransformer,
     qwen_image: crate::families::qwen_image::QwenImageTransformer,
+    sdxl: crate::families::sdxl::SdxlUnet,
     z_image: crate::families::z_image::ZImageTransformer,
 }
 
@@ -258,6 +279,20 @@ fn only_a_union_for_flux_depends_on_the_kind_of_control_image_and_needs_it() {
         let prompt = network.prompt(&text, kind, 3.5, |_| unreachable!());
         let reason = prompt.err().unwrap().to_string();
         assert!(reason.contains("must be told"), "{reason}");
+    }
+}
+
+#[test]
+fn only_unions_for_sdxl_depend_on_the_kind_of_control_image_and_need_it() {
+    let model = model::<SdxlUnet>();
+    let input = input(&model, "in.latents", 1);
+    for kind in SdxlUnet::KINDS {
+        let network = fixture_network::<SdxlUnet>(kind);
+        let of = |shown| predict(&model, &input, &[(&network, STRENGTH)], shown);
+        let far = distance(&of(ControlKind::Edges), &of(ControlKind::Depth));
+        assert_eq!(far > 1e-3, *kind != "plain", "{kind}: {far}");
+        // As xinsir's, which have one type for both.
+        assert_eq!(of(ControlKind::Scribble), of(ControlKind::SoftEdges));
     }
 }
 
@@ -303,5 +338,5 @@ fn z_image_controlnet_with_a_zero_refiner_matches_version_2_0() {
     let model = model::<ZImageTransformer>();
     let input = input(&model, "in.latents", 1);
     let found = predict(&model, &input, &[(&network, STRENGTH)], ControlKind::Depth);
-    second.assert_answer(&found);
+    second.assert_answer(&found, ZImageTransformer::LIMIT);
 }

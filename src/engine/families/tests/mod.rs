@@ -407,8 +407,8 @@ impl<C: DeserializeOwned> ControlFixture<C> {
         }
     }
 
-    pub(crate) fn assert_answer(&self, found: &Tensor) {
-        let limit = limit(&self.fixture, &self.kind, 2e-6);
+    pub(crate) fn assert_answer(&self, found: &Tensor, base: f64) {
+        let limit = limit(&self.fixture, &self.kind, base);
         assert_close(&self.kind, found, &self.answer, limit);
     }
 }

@@ -36,7 +36,8 @@ use crate::nn::{
 use crate::parallel::TokenShards;
 use crate::sampling::FlowSchedule;
 use crate::stages::images::{
-    CapturedInputs, ContextInput, ForwardPass, ImageModel, LatentForm, WeightsDialect,
+    CapturedInputs, ContextInput, ControlEncoding, ForwardPass, ImageModel, LatentForm,
+    WeightsDialect,
 };
 use crate::step_cache::BlockSkipper;
 use crate::text::{PromptEmbeds, TextEmbeds, language_embeds};
@@ -103,7 +104,7 @@ impl ImageModel for ZImageTransformer {
     type Modulation = ZImageModulation;
 
     const FAMILY: ModelFamily = ModelFamily::Z_IMAGE;
-    const SAMPLES_CONTROLS: bool = false;
+    const CONTROLS: ControlEncoding = ControlEncoding::Means;
     const LATENTS: LatentForm = LatentForm::Grid;
     const PREDICTS_TO_IMAGE: bool = true;
 

@@ -23,11 +23,18 @@ fn model(name: &str) -> DiscreteSchedule {
 fn parsed_walk(name: &str) -> (SamplerKind, SigmaSchedule, &str, usize) {
     let parts: Vec<&str> = name.split('.').collect();
     let (sampler, spacing) = match parts[1].split_once('-') {
-        Some((sampler, _)) => (sampler, SigmaSchedule::KarrasDiffusers),
+        Some((sampler, "karras")) => (sampler, SigmaSchedule::KarrasDiffusers),
+        Some((sampler, _)) => (sampler, SigmaSchedule::Model),
         None => (parts[1], SigmaSchedule::Model),
     };
     let steps = parts[3].parse().unwrap();
     (sampler.parse().unwrap(), spacing, parts[2], steps)
+}
+
+/// Returns whether the reference's own schedule for the sampler has other timesteps than the models here.
+fn has_own_schedule(sampler: SamplerKind) -> bool {
+    use SamplerKind as K;
+    matches!(sampler, K::DpmPp2mSde | K::UniPc | K::Lcm)
 }
 
 #[test]
@@ -39,7 +46,7 @@ fn every_discrete_schedule_is_that_of_the_reference() {
             continue;
         };
         let (sampler, spacing, of, num_steps) = parsed_walk(name);
-        if sampler == SamplerKind::DpmPp2mSde {
+        if has_own_schedule(sampler) {
             continue;
         }
         let found = model(of).schedule(sampler, spacing, num_steps);
@@ -63,7 +70,7 @@ fn every_discrete_schedule_is_that_of_the_reference() {
         }
         schedules += 1;
     }
-    assert_eq!(schedules, 69);
+    assert_eq!(schedules, 75);
 }
 
 #[test]
@@ -76,14 +83,16 @@ fn every_discrete_walk_is_that_of_the_reference() {
         };
         let (sampler, spacing, of, num_steps) = parsed_walk(name);
         let mut schedule = model(of).schedule(sampler, spacing, num_steps);
-        if sampler == SamplerKind::DpmPp2mSde {
-            // The reference's own schedule has other timesteps.
+        if has_own_schedule(sampler) {
             let list = |part| Vec::<f32>::try_from(&recorded[&format!("{name}.{part}")]).unwrap();
             schedule.sigmas = list("sigmas");
             schedule.timesteps = ModelTimesteps::Exact(list("timesteps"));
             schedule.initial_scale = f64::from(schedule.sigmas[0]).hypot(1.0);
         }
-        let unipc = UniPcOptions::default();
+        let unipc = UniPcOptions {
+            is_of_sigma: true,
+            ..UniPcOptions::default()
+        };
         let algorithm = SamplerAlgorithm::new(sampler, schedule, unipc, SEED);
         let mut solver = Solver::new(algorithm, 0..num_steps).unwrap();
         let mut latents = solver.initial(start());
@@ -96,7 +105,7 @@ fn every_discrete_walk_is_that_of_the_reference() {
         }
         walks += 1;
     }
-    assert_eq!(walks, 81);
+    assert_eq!(walks, 108);
 }
 
 /// Latents after a call of the made-up model.

@@ -48,11 +48,22 @@ pub trait ControlNet: Sized + 'static {
     ) -> Vec<Self::Modulation>;
 }
 
+/// Form in which a family's ControlNets read control images.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum ControlEncoding {
+    /// Samples of latents, with the first draws of each seed, as in most pipelines of diffusers.
+    Samples,
+    /// Means of latents.
+    Means,
+    /// Pixels in 0..1: `(1, 3, H, W)`
+    Pixels,
+}
+
 /// Control images of a job.
 pub struct ControlImage<'a> {
     /// Shape of the job's latents.
     pub shape: ImageLatentShape,
-    /// `(1 or B, C, h, w)`
+    /// `(1 or B, C, h, w)`, or pixels: see [`ControlEncoding`]
     pub latents: &'a Tensor,
     pub input: &'a ControlInput,
 }
@@ -200,6 +211,11 @@ impl<'a, C: ControlNet> ActiveControlNets<'a, C> {
             drop(self.prompts.set(prompts.collect::<Result<_, _>>()?));
         }
         Ok(())
+    }
+
+    /// In the order of the job's controls.
+    pub fn each(&self) -> impl Iterator<Item = &ActiveControlNet<'a, C>> {
+        self.each.iter()
     }
 
     /// Notes the next call and the first image of its batch.

@@ -8,8 +8,10 @@ use safelight_core::model::ImageRole;
 use tch::{Kind, Tensor};
 
 use super::autoencoder::{ImageAutoencoder, ImageEncoder};
+use super::controlnet::ControlEncoding;
 use super::latents::{NoiseDraws, seeds};
 use super::state::{EncodedImage, EncodedImages};
+use crate::fault::FaultSite;
 use crate::pixels::pixels_from_rgb8;
 use crate::stages::job_images;
 use crate::vae::Posterior;
@@ -170,11 +172,10 @@ pub fn encode_images(
     })
 }
 
-/// Latents of the job's control images, at the size of its images. `are_drawn`: samples with the first draws of each seed,
-/// as in most pipelines of diffusers; else posterior means.
+/// Latents or pixels of the job's control images, at the size of its images.
 pub fn encode_controls(
     images: &[RgbPixels],
-    are_drawn: bool,
+    encoding: ControlEncoding,
     work: &mut StageWork<'_>,
 ) -> Result<Vec<Tensor>, EngineError> {
     if images.is_empty() {
@@ -182,6 +183,18 @@ pub fn encode_controls(
     }
     let request = work.request;
     let (width, height) = (request.width, request.height);
+    if encoding == ControlEncoding::Pixels {
+        let all = images.iter().enumerate().map(|(index, image)| {
+            let checked = work.hooks.check_cancelled(FaultSite::VaeEncode);
+            checked.ok_or(EngineError::Cancelled)?;
+            let pixels = pixels_from_rgb8(&image.rgb, width, height)? * 0.5 + 0.5;
+            let name = format!("control.{index}.preprocessed");
+            work.capture.put(name, &pixels);
+            Ok(pixels)
+        });
+        return all.collect();
+    }
+    let are_drawn = encoding == ControlEncoding::Samples;
     let encoding = ImageEncoding::open(work)?;
     let shape = encoding.autoencoder.shape(width, height)?;
     let draws = NoiseDraws::after_controls(images.len(), shape, 1, seeds(request))?.controls;

@@ -20,8 +20,8 @@ use crate::tensor_files;
 use crate::{EngineError, StageWork};
 
 pub use controlnet::{
-    ActiveControlNet, ActiveControlNets, ControlImage, ControlNet, NoControlNet, StreamControlNet,
-    embed_tokens,
+    ActiveControlNet, ActiveControlNets, ControlEncoding, ControlImage, ControlNet, NoControlNet,
+    StreamControlNet, embed_tokens,
 };
 pub use denoise::{denoise, denoise_latents};
 pub use encode::{ReferenceEncoding, StartImageMode};
@@ -58,8 +58,8 @@ pub(crate) fn encode_stage<M: ImageModel>(context: &StageContext<'_>) -> Result<
             let references = job_images::references_of_job(&folder, request, how, work.capture)?;
             return encode_images(image, &references, encoding, work);
         }
-        let controls = controls_of(&folder, M::SAMPLES_CONTROLS, work)?;
-        let drawn = controls.len() * usize::from(M::SAMPLES_CONTROLS);
+        let controls = controls_of(&folder, M::CONTROLS, work)?;
+        let drawn = model::num_sampled_controls::<M>(controls.len());
         let is_blank = model::is_blank_canvas::<M>(request);
         let image = image.map(|(image, mask)| encode_image(image, mask, work, drawn, is_blank));
         Ok(EncodedImages {
@@ -75,12 +75,12 @@ pub(crate) fn encode_stage<M: ImageModel>(context: &StageContext<'_>) -> Result<
 /// them.
 fn controls_of(
     folder: &JobFolder,
-    are_drawn: bool,
+    encoding: ControlEncoding,
     work: &mut StageWork<'_>,
 ) -> Result<Vec<Tensor>, EngineError> {
     let request = work.request;
     let controls = job_images::controls_of_job(folder, request, work.capture)?;
-    let controls = encode_controls(&controls, are_drawn, work)?;
+    let controls = encode_controls(&controls, encoding, work)?;
     let masks = job_images::control_masks_of_job(folder, request)?;
     let both = controls.into_iter().zip(masks).map(|(latents, mask)| {
         let Some(mask) = mask else {
@@ -105,7 +105,7 @@ pub(crate) fn enlarge_stage<M: ImageModel>(context: &StageContext<'_>) -> Result
     let before = context.earlier(Stage::EncodeImage, EncodedImages::load)?;
     let images = context.part(|work| {
         let image = decoded_image(&latents, work)?;
-        let controls = controls_of(&context.folder(), M::SAMPLES_CONTROLS, work)?;
+        let controls = controls_of(&context.folder(), M::CONTROLS, work)?;
         let seeing = ReferenceEncoding::of(|seen, _| Ok(seen.clone()));
         let images = encode_images(Some((&image, None)), &[], seeing, work)?;
         Ok(EncodedImages { controls, ..images })

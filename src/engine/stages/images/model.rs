@@ -11,7 +11,7 @@ use safelight_core::networks::dialects::TensorKeys;
 use safelight_core::networks::{DenoiserConfig, NetworkConfig as _, SchedulerConfig};
 use tch::{Device, Kind, Tensor};
 
-use super::controlnet::{ActiveControlNets, ControlNet, StreamControlNet};
+use super::controlnet::{ActiveControlNets, ControlEncoding, ControlNet, StreamControlNet};
 use super::encode::{ReferenceEncoding, StartImageMode};
 use super::latents::{ImageLatentShape, InpaintBlend, corner_mask};
 use super::state::EncodedImages;
@@ -79,8 +79,7 @@ pub trait ImageModel: Sized + 'static {
     const REFERENCES: Option<ReferenceEncoding> = None;
     /// Set if the start image is a reference, too: both are posterior means.
     const SEES_START_IMAGE: bool = false;
-    /// Set if latents of control images are sampled, as in most pipelines of diffusers; else they are posterior means.
-    const SAMPLES_CONTROLS: bool = true;
+    const CONTROLS: ControlEncoding = ControlEncoding::Samples;
     /// Set if latents of a canvas are sampled even if nothing of them is kept, as in the pipelines of flow models.
     const SAMPLES_CANVAS: bool = true;
     const LATENTS: LatentForm = LatentForm::Tokens;
@@ -200,6 +199,11 @@ impl<M: ImageModel> CapturedInputs<'_, M> {
             }
         }
     }
+}
+
+/// Control images of a request whose latents are samples.
+pub(super) fn num_sampled_controls<M: ImageModel>(num_controls: usize) -> usize {
+    num_controls * usize::from(M::CONTROLS == ControlEncoding::Samples)
 }
 
 /// Returns whether the job's start image is a canvas of which nothing is kept, and which takes no draw of the seed.

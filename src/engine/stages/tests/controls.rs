@@ -13,7 +13,7 @@ use crate::families::family::EngineFamily;
 use crate::families::tests::ControlFixture;
 
 /// Copies the networks that the request names by kind into the model's folder, and adds its control images.
-fn with_networks<'a>(
+pub(super) fn with_networks<'a>(
     family: &dyn EngineFamily,
     mut job: Job,
     pixels: impl Iterator<Item = &'a Tensor>,
@@ -60,6 +60,10 @@ const FLUX: Family = Family {
         }
         Job::new(variant, &facts, image, mask)
     },
+};
+const SDXL: Family = Family {
+    engine: &families::sdxl::FAMILY,
+    job: super::sdxl::job_of,
 };
 
 impl Family {
@@ -109,10 +113,11 @@ fn recorded_runs_with_networks_are_those_of_the_reference() {
 }
 
 /// Guided ones.
-const GUIDED: [(Family, &str, &str); 3] = [
+const GUIDED: [(Family, &str, &str); 4] = [
     (Z_IMAGE, "base", "2.1"),
     (QWEN_IMAGE, "base", "union"),
     (FLUX, "dev", "union"),
+    (SDXL, "base", "union"),
 ];
 
 #[test]

@@ -1,9 +1,10 @@
 //! Whole jobs of SDXL, stage by stage as the worker orders them, against recorded runs of diffusers
 //! (`tests/fixtures/sdxl`).
 
-use serde_json::json;
+use serde_json::{Value, json};
 use tch::Tensor;
 
+use super::controls::with_networks;
 use super::images::{Shapes, made_up_of, write_configs};
 use super::jobs::{self, Job, Run, assert_stops, json_of};
 use super::*;
@@ -59,12 +60,8 @@ fn write_model(variant: &str, folder: &Path) {
     }
 }
 
-fn job(run: &Run) -> Job {
-    let mut facts = run.facts.clone();
-    for ours in ["same", "unchecked", "variant"] {
-        facts.as_object_mut().unwrap().remove(ours);
-    }
-    let variant = run.facts["variant"].as_str().unwrap();
+/// A job of a variant from the other fields of its request, an image and a mask.
+pub(super) fn job_of(variant: &str, facts: &Value, [image, mask]: [Option<&Tensor>; 2]) -> Job {
     let role = if variant == "inpaint" {
         "canvas"
     } else {
@@ -72,17 +69,34 @@ fn job(run: &Run) -> Job {
     };
     let mut request = json!({
         "model": "tiny", "family": "sdxl", "out": "a.png", "fps": 1.0, "num_frames": 1, "image_role": role,
-        "sampler": "euler",
+        "sampler": "euler", "prompt": "a red boat", "negative_prompt": "", "width": 32, "height": 32,
+        "num_steps": 2, "guidance_scale": 1.0, "seed": 5,
     });
-    jobs::merge(&mut request, facts);
-    let write = |folder: &Path| write_model(variant, folder);
-    Job::of(write, request, run.given("image"), run.given("mask"))
+    jobs::merge(&mut request, facts.clone());
+    Job::of(|folder| write_model(variant, folder), request, image, mask)
+}
+
+fn job(run: &Run) -> Job {
+    let mut facts = run.facts.clone();
+    for ours in ["same", "unchecked", "variant"] {
+        facts.as_object_mut().unwrap().remove(ours);
+    }
+    let variant = run.facts["variant"].as_str().unwrap();
+    job_of(
+        variant,
+        &facts,
+        ["image", "mask"].map(|name| run.given(name)),
+    )
 }
 
 /// Compares a recorded run with the same job here; `limit`: of a first prediction, and four times that of results.
 fn check(name: &str, limit: f64) {
+    check_run(&format!("sdxl/{name}"), limit, job);
+}
+
+fn check_run(fixture: &str, limit: f64, job: impl Fn(&Run) -> Job) {
     with_both_frequencies(|| {
-        let run = Run::open(format!("sdxl/{name}"));
+        let run = Run::open(fixture.to_owned());
         let job = job(&run);
         job.run(true);
         let found = job.captured();
@@ -98,7 +112,7 @@ fn check(name: &str, limit: f64) {
         ];
         for (key, limit) in keys.into_iter().filter(|(key, _)| is_kept(key)) {
             assert_close(
-                &format!("{name} {key}"),
+                &format!("{fixture} {key}"),
                 &found[key],
                 run.tensor(key),
                 limit,
@@ -130,6 +144,19 @@ fn an_image_inside_a_mask_matches_the_reference() {
 #[test]
 fn a_model_with_nine_channels_fills_a_mask_as_the_reference_does() {
     check("fill_a", 1e-5);
+}
+
+#[test]
+fn images_with_a_controlnet_match_the_reference() {
+    for name in ["sdxl_plain", "sdxl_union", "sdxl_image"] {
+        check_run(&format!("control/{name}"), 1e-5, |run| {
+            with_networks(
+                &families::sdxl::FAMILY,
+                job(run),
+                run.given("control.0").into_iter(),
+            )
+        });
+    }
 }
 
 #[test]

@@ -30,7 +30,9 @@ pub(super) fn advanced_ui(ui: &mut Ui, view: &mut UiContext<'_>, spec: &ModelSpe
     said_ui(ui, view, &["guider", "guidance-range"]);
     sampler_ui(ui, view.form, spec);
     schedule_ui(ui, view.form);
-    shift_ui(ui, view.form, spec);
+    if spec.family.has_shift {
+        shift_ui(ui, view.form, spec);
+    }
     said_ui(ui, view, &["shift"]);
     if !spec.family.makes_images {
         fps_ui(ui, view, spec);

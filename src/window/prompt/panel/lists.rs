@@ -235,7 +235,8 @@ pub(super) fn completion_ui(
             typing.cursor = Some(cursor);
             let names = view.app.prompt.wildcards.iter();
             let names = names.flat_map(|all| all.iter().map(|found| found.name.as_str()));
-            typing.update(&view.form.prompt, names);
+            let embeddings = view.app.prompt.embedding_names(&view.app.cx);
+            typing.update(&view.form.prompt, names, &embeddings);
         }
     }
     typing.is_pointer_over &= typing.offer.is_some();
@@ -243,6 +244,12 @@ pub(super) fn completion_ui(
         return;
     };
     let files = view.app.prompt.wildcards.as_ref();
+    let files = files.filter(|_| offer.is_of_wildcards());
+    let what = if offer.is_of_wildcards() {
+        "Matching wildcards"
+    } else {
+        "Matching embeddings"
+    };
     let mut accepted = None;
     let shown = Popup::from_response(field)
         .id(egui::Id::unique("wildcard-completion"))
@@ -250,12 +257,12 @@ pub(super) fn completion_ui(
         .close_behavior(PopupCloseBehavior::IgnoreClicks)
         .width(field.rect.width())
         .layout(Layout::top_down_justified(Align::Min))
-        .accessible_name("Matching wildcards")
+        .accessible_name(what)
         .show(|ui| {
             for (index, name) in offer.names.iter().enumerate() {
                 let file = files.and_then(|all| all.iter().find(|file| file.name == *name));
                 let entry = ui
-                    .selectable_label(index == offer.chosen, format!("__{name}__"))
+                    .selectable_label(index == offer.chosen, offer.written(name))
                     .on_hover_text(file.map_or_else(String::new, lines_text))
                     .accessible_name(format!("Complete {name}"));
                 if entry.clicked() {
