@@ -16,7 +16,7 @@ use crate::library::single::CheckpointParts;
 use crate::library::{ComponentLibrary, identify, tensor_kind};
 use crate::lora::LoraFile;
 use crate::model::configs::ModelIndex;
-use crate::model::{CatalogError, ModelFamily, ModelSpec};
+use crate::model::{CatalogError, ModelFamily, ModelSpec, with_article};
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ComponentCard {
@@ -107,8 +107,8 @@ impl IdentityCard {
                     ""
                 };
                 self.what = format!(
-                    "a {} model{experts}: {}",
-                    spec.family.kind_text(&spec.variant),
+                    "{} model{experts}: {}",
+                    with_article(&spec.family.kind_text(&spec.variant)),
                     self.what
                 );
                 // In a diffusers folder the components belong to that folder, which has a separate report.
@@ -203,7 +203,8 @@ impl IdentityCard {
         let mut is_supported = family.is_some();
         let (model, what) = match ModelSpec::open(folder) {
             Ok(spec) => {
-                let what = format!("a {} model", spec.family.kind_text(&spec.variant));
+                let kind = spec.family.kind_text(&spec.variant);
+                let what = format!("{} model", with_article(&kind));
                 (Some(spec), what)
             }
             Err(CatalogError::Unsupported { what, .. }) => {
@@ -217,7 +218,9 @@ impl IdentityCard {
                     problems.push(text);
                 }
                 let what = match family {
-                    Some(family) => format!("a {} model that is not whole", family.label),
+                    Some(family) => {
+                        format!("{} model that is not whole", with_article(family.label))
+                    }
                     None => pipeline_name(&index.class),
                 };
                 (None, what)

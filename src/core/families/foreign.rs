@@ -34,7 +34,7 @@ pub(super) fn foreign_part<F: SingleTransformerFamily>(weights: &WeightSet) -> O
         .filter(|key| !WeightSet::is_aside(key))
         .filter_map(|key| key.split('.').next())
         .find(|top| !known.contains(top))
-        .map(|top| format!("a {} transformer with the part '{top}'", F::FAMILY.label))
+        .map(|top| format!("a transformer of {} with the part '{top}'", F::FAMILY.label))
 }
 
 /// A noun phrase for the models of a pipeline that does not run here, if it is one of the family's.

@@ -4,6 +4,7 @@
 //! outside of this folder and of `model::family` names a family: others ask the [`ModelFamily`] that a model, a request or
 //! a file carries.
 
+pub mod anima;
 pub mod chroma;
 mod def;
 mod dispatch;

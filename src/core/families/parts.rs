@@ -182,6 +182,14 @@ pub(super) struct LanguageModel {
     pub objection: fn(&LanguageConfig) -> Option<&'static str>,
 }
 
+/// Qwen 3 of 0.6 billion.
+pub(super) const QWEN3_06B: LanguageModel = LanguageModel {
+    names: ["a Qwen 3 0.6B text encoder", "a Qwen 3 text encoder"],
+    example: "qwen_3_06b_base.safetensors from circlestone-labs/Anima",
+    usual: &["qwen_3_06b_base", "qwen3-0.6b-base", "text_encoder"],
+    ..QWEN3_4B
+};
+
 /// Qwen 3 of 4 billion.
 pub(super) const QWEN3_4B: LanguageModel = LanguageModel {
     names: ["a Qwen 3 4B text encoder", "a Qwen 3 text encoder"],

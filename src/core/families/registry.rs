@@ -4,8 +4,8 @@ use super::def::FamilyDef;
 #[cfg(debug_assertions)]
 use super::toy;
 use super::{
-    chroma, flux, flux2, flux3, framepack, krea2, ltx2, qwen_image, qwen_image_21, sdxl, wan,
-    z_image,
+    anima, chroma, flux, flux2, flux3, framepack, krea2, ltx2, qwen_image, qwen_image_21, sdxl,
+    wan, z_image,
 };
 use crate::model::ModelFamily;
 
@@ -14,6 +14,7 @@ static FAMILIES: &[&dyn FamilyDef] = &[
     &toy::ToyFamily,
     &ltx2::Ltx2Family,
     &framepack::FramePackFamily,
+    &anima::AnimaFamily,
     &wan::WanFamily,
     &z_image::ZImageFamily,
     &flux3::Flux3Family,

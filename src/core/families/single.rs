@@ -29,6 +29,7 @@ use crate::model::configs::ModelIndex;
 use crate::model::facts::{ModelFacts, ModelVariant, TransformerShape};
 use crate::model::{
     CatalogError, ComponentOverrides, ModelComponent, ModelFiles, ModelSpec, SizeLimits,
+    with_article,
 };
 use crate::networks::dialects::TensorKeys;
 use crate::networks::{
@@ -414,7 +415,7 @@ fn check<F: SingleTransformerFamily>(
     let bytes = wanted::check_model(
         files,
         &[&files.transformer],
-        &format!("a {} transformer", F::FAMILY.label),
+        &format!("{} transformer", with_article(F::FAMILY.label)),
         &|weights| config.check_weights(weights),
         &parts::<F>(config),
     )?;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use super::ModelFamily;
 use super::def::{ControlNets, ExpertRules, FindImagePrompts, WithControlLora};
 use super::parts;
-use crate::footprint::text::{clip_text, language, t5};
+use crate::footprint::text::{anima_adapter, clip_text, language, t5};
 use crate::footprint::{NetworkReader, PlannedJob, PlannedNetwork, StageFootprint};
 use crate::formats::weights::WeightSet;
 use crate::job::Stage;
@@ -17,9 +17,9 @@ use crate::model::choices::SamplerKind;
 use crate::model::facts::{ModelFacts, ModelVariant, SchedulerDefaults, TransformerShape};
 use crate::model::{CatalogError, GuidanceMode, LoraSignature, ModelFiles, SharedLoraNames};
 use crate::networks::{
-    ClipG, ClipGTextConfig, ClipL, ClipTextConfig, DenoiserConfig, KlVaeConfig, LanguageKind,
-    LanguageUse, NetworkConfig, Qwen3VisionConfig, QwenVisionConfig, SchedulerConfig, T5Config,
-    T5Kind, TransformerConfig, WanVaeConfig,
+    AnimaAdapterConfig, ClipG, ClipGTextConfig, ClipL, ClipTextConfig, DenoiserConfig, KlVaeConfig,
+    LanguageKind, LanguageUse, NetworkConfig, Qwen3VisionConfig, QwenVisionConfig, SchedulerConfig,
+    T5Config, T5Kind, TransformerConfig, WanVaeConfig,
 };
 use crate::tokens::{CLIP_TOKENS, TextRule};
 
@@ -252,6 +252,8 @@ pub(super) enum TextNetwork {
     Language(LanguageUse),
     /// With its vision transformer, where the file has one: models that make images of text alone run without.
     VisionLanguage(LanguageUse),
+    /// Anima's text adapter, in the transformer's file, with a tokenizer of its own.
+    AnimaAdapter,
 }
 
 /// A text encoder of a family, next to a transformer of config `C`.
@@ -314,6 +316,7 @@ impl TextNetwork {
             Self::ClipL | Self::ClipG => Some("CLIPTextModel"),
             Self::T5(T5Kind::T5) => Some("T5EncoderModel"),
             Self::T5(T5Kind::Umt5) => Some("UMT5EncoderModel"),
+            Self::AnimaAdapter => Some("AnimaTextConditioner"),
             Self::Language(_) | Self::VisionLanguage(_) => None,
         }
     }
@@ -328,6 +331,7 @@ impl TextNetwork {
             Self::ClipL => reader.read::<ClipTextConfig>(part, place),
             Self::ClipG => reader.read::<ClipGTextConfig>(part, place),
             Self::T5(kind) => reader.with_config(part, place, T5Config::read_as(kind, place)?),
+            Self::AnimaAdapter => reader.read::<AnimaAdapterConfig>(part, place),
             Self::Language(usage) => reader.with_config(part, place, usage.read(place)?),
             Self::VisionLanguage(usage) => {
                 reader.with_config(part, place, usage.read(place)?)?;
@@ -350,6 +354,7 @@ impl TextNetwork {
             Self::ClipL => clip_text::<ClipL>(job, part),
             Self::ClipG => clip_text::<ClipG>(job, part),
             Self::T5(_) => t5(job, part, tokens),
+            Self::AnimaAdapter => anima_adapter(job, part, tokens),
             Self::Language(_) | Self::VisionLanguage(_) => language(job, part, tokens),
         }
     }
@@ -360,6 +365,7 @@ impl TextNetwork {
             Self::ClipL => Some(lora::CLIP),
             Self::ClipG => Some(lora::CLIP_G),
             Self::T5(_) => Some(lora::T5),
+            Self::AnimaAdapter => Some(lora::ANIMA_ADAPTER),
             Self::Language(_) | Self::VisionLanguage(_) => None,
         }
     }

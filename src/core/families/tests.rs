@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use serde_json::Value;
 
 use super::table::VariantHints;
-use super::{ModelFamily, chroma, flux2, flux3, krea2, qwen_image, qwen_image_21, z_image};
+use super::{ModelFamily, anima, chroma, flux2, flux3, krea2, qwen_image, qwen_image_21, z_image};
 use crate::families::def_of;
 use crate::fitting::LoraOrigin;
 use crate::job::GenerateForm;
@@ -71,8 +71,9 @@ impl FamilyCase {
     }
 }
 
-fn cases() -> [FamilyCase; 7] {
+fn cases() -> [FamilyCase; 8] {
     [
+        anima::tests::case(),
         chroma::tests::case(),
         flux2::tests::case(),
         flux3::tests::case(),

@@ -3,7 +3,8 @@
 use super::{PlannedJob, StageFootprint};
 use crate::footprint::PlannedNetwork;
 use crate::networks::{
-    ClipConfig, ClipKind, ClipLayers, LanguageConfig, ReduxConfig, SiglipConfig, T5Config,
+    AnimaAdapterConfig, ClipConfig, ClipKind, ClipLayers, LanguageConfig, ReduxConfig,
+    SiglipConfig, T5Config,
 };
 
 /// Bytes of a number in f32.
@@ -28,6 +29,18 @@ pub(crate) fn t5(
     let feed_forward = tokens * (3.0 * width + 4.0 * wide) * size;
     let buckets = tokens * tokens * 8.0;
     let bytes = buckets + (bias + hidden).max(feed_forward);
+    Some(job.need_of((part, network), bytes, job.number_bytes()))
+}
+
+/// Anima's text adapter: `tokens` of both tokenizers, and both layers of the feed-forward part.
+pub(crate) fn anima_adapter(
+    job: &PlannedJob<'_>,
+    part: PlannedNetwork,
+    tokens: f64,
+) -> Option<StageFootprint> {
+    let (network, config) = job.configured::<AnimaAdapterConfig>(part)?;
+    let numbers = tokens * (8 * config.model_dim + 2 * config.mlp_dim()) as f64;
+    let bytes = numbers * job.number_bytes() as f64;
     Some(job.need_of((part, network), bytes, job.number_bytes()))
 }
 

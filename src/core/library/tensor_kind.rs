@@ -10,7 +10,7 @@ use serde::Serialize;
 
 use super::{WeightFileRole, lora_keys, other_models, storage};
 use crate::formats::weights::{TensorEntry, WeightSet, keys};
-use crate::model::ModelFamily;
+use crate::model::{ModelFamily, with_article};
 use crate::networks::{self, DetectionRule};
 
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -130,8 +130,9 @@ pub fn of_tensors(weights: &WeightSet) -> TensorKind {
         && rule.role == "transformer"
         && let Some(name) = (family.published_name)(weights)
     {
-        let plain = format!("a {} transformer", family.label);
-        text = text.replacen(&plain, &format!("a {name} transformer"), 1);
+        let plain = format!("{} transformer", with_article(family.label));
+        let named = format!("{} transformer", with_article(name));
+        text = text.replacen(&plain, &named, 1);
     }
     if let Some(label) = storage::quant_label(weights) {
         text.push_str(", ");

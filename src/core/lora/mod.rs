@@ -25,12 +25,13 @@ pub use delta::{LoraDelta, LoraFactor};
 pub use file::LoraFile;
 pub(crate) use names::of_transformer;
 pub use plan::{LoraPlan, LoraUpdate};
-pub use table::{CLIP, CLIP_G, LayerTable, LoraTarget, RowRange, T5, TableLayer};
+pub use table::{ANIMA_ADAPTER, CLIP, CLIP_G, LayerTable, LoraTarget, RowRange, T5, TableLayer};
 
 use crate::library::names as file_names;
 use crate::library::names::NoiseSide;
 use crate::model::choices::LoraChoice;
-use crate::networks::{ClipG, ClipL, ClipTextKeys, T5Keys};
+use crate::networks::dialects::TensorKeys;
+use crate::networks::{AnimaAdapterConfig, ClipG, ClipL, ClipTextKeys, T5Keys};
 
 /// One of a model's transformers: some have one for steps of much noise and one for the others.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -112,6 +113,10 @@ pub fn text_encoder_keys<'a>(
     network: LoraTarget,
     keys: &(impl Iterator<Item = &'a str> + Clone),
 ) -> TextEncoderKeys {
+    if network == ANIMA_ADAPTER {
+        let has = |key: &str| keys.clone().any(|it| it == key);
+        return TextEncoderKeys::AnimaAdapter(TensorKeys::of(has));
+    }
     let clip = if network == CLIP {
         ClipTextKeys::detect::<ClipL>(keys)
     } else if network == CLIP_G {
@@ -127,6 +132,7 @@ pub fn text_encoder_keys<'a>(
 pub enum TextEncoderKeys {
     Clip(ClipTextKeys),
     T5(T5Keys),
+    AnimaAdapter(TensorKeys<AnimaAdapterConfig>),
 }
 
 impl TextEncoderKeys {
@@ -135,6 +141,7 @@ impl TextEncoderKeys {
         match self {
             Self::Clip(keys) => keys.file_key(name),
             Self::T5(keys) => keys.file_key(name),
+            Self::AnimaAdapter(keys) => keys.file_key(name),
         }
     }
 }

@@ -5,7 +5,7 @@
 
 use super::table::RowRange;
 use crate::networks::dialects::TensorKeys;
-use crate::networks::{Schema, TensorSpec, TransformerConfig};
+use crate::networks::{AnimaAdapterConfig, Schema, TensorSpec, TransformerConfig};
 
 /// One layer's names, or one layer's of each block of a list. `{}` is the number of the block.
 #[derive(Clone, Debug)]
@@ -85,6 +85,18 @@ pub(super) fn t5(_is_diffusers: bool) -> Vec<LayerNames> {
     layers.extend(["wi_0", "wi_1", "wo"].map(|part| format!("layer.1.DenseReluDense.{part}")));
     layers.extend([0, 1].map(|part| format!("layer.{part}.layer_norm")));
     plain("encoder.block.{}.", &[], layers)
+}
+
+/// The layers of Anima's text adapter, always behind its name: the transformer's blocks have layers of the same names.
+pub(super) fn anima_adapter(is_diffusers: bool) -> Vec<LayerNames> {
+    let mut layers = of_transformer(&AnimaAdapterConfig::default(), is_diffusers);
+    for names in &mut layers {
+        let other = names.own.replacen("llm_adapter", "text_conditioner", 1);
+        names.all = [names.own.clone(), other]
+            .map(|name| (name, RowShare::All))
+            .into();
+    }
+    layers
 }
 
 /// Layers that all tools call the same, but for what may come before a list of blocks.

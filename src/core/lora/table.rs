@@ -68,6 +68,10 @@ pub const T5: LoraTarget = LoraTarget {
     ..CLIP
 };
 
+/// Anima's text adapter, whose layers LoRAs have next to the transformer's.
+pub const ANIMA_ADAPTER: LoraTarget =
+    LoraTarget::transformer("anima_adapter", names::anima_adapter);
+
 impl PartialEq for LoraTarget {
     fn eq(&self, other: &Self) -> bool {
         (self.name, self.is_diffusers) == (other.name, other.is_diffusers)

@@ -79,16 +79,20 @@ impl ModelIndex {
         })
     }
 
-    /// Folder of a component: a tokenizer may be part of a processor for text and images, and a U-Net takes the place
-    /// of a transformer.
+    /// Folder of a component: a tokenizer may be part of a processor for text and images, a U-Net takes the place of a
+    /// transformer, and Anima's second text encoder and its tokenizer have other names.
     pub(crate) fn folder_of<'a>(&self, component: &'a str) -> &'a str {
         let has = |name: &str| self.components.contains_key(name);
         if component == "tokenizer" && !has("tokenizer") && has("processor") {
             return "processor";
         }
-        if component == "transformer" && !has("transformer") && has("unet") {
-            return "unet";
-        }
-        component
+        let others = [
+            ("transformer", "unet"),
+            ("text_encoder_2", "text_conditioner"),
+            ("tokenizer_2", "t5_tokenizer"),
+        ];
+        let other = others.into_iter().find(|(name, _)| *name == component);
+        let other = other.filter(|(name, other)| !has(name) && has(other));
+        other.map_or(component, |(_, other)| other)
     }
 }

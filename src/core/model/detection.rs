@@ -23,6 +23,8 @@ pub(crate) enum PartKind {
     LatentUpscaler,
     Umt5,
     T5,
+    /// In the file of Anima's transformer.
+    AnimaAdapter,
     /// The text half.
     Clip,
     ClipVision,
@@ -52,7 +54,9 @@ impl PartKind {
                     Self::Umt5 | Self::T5 | Self::Clip | Self::Llama | Self::Qwen | Self::Gemma
                 )
             }
-            ModelComponent::TextEncoder2 => matches!(self, Self::T5 | Self::Clip),
+            ModelComponent::TextEncoder2 => {
+                matches!(self, Self::T5 | Self::Clip | Self::AnimaAdapter)
+            }
             ModelComponent::ImageEncoder => matches!(self, Self::ClipVision | Self::Siglip),
             ModelComponent::TextConnectors | ModelComponent::TextProjection => {
                 self == Self::Ltx2Text

@@ -81,6 +81,7 @@ impl ModelFiles {
 
     pub(crate) fn from_index(folder: &Path, index: &ModelIndex) -> Self {
         let named = |name: &str| {
+            let name = index.folder_of(name);
             let is_named = index.components.contains_key(name);
             is_named.then(|| folder.join(name))
         };
@@ -91,7 +92,10 @@ impl ModelFiles {
             tokenizer: folder.join(index.folder_of("tokenizer")),
             tokenizer_class: index.components.get("tokenizer").cloned(),
             tokenizer_2: named("tokenizer_2"),
-            tokenizer_2_class: index.components.get("tokenizer_2").cloned(),
+            tokenizer_2_class: index
+                .components
+                .get(index.folder_of("tokenizer_2"))
+                .cloned(),
             image_encoder: named("image_encoder"),
             scheduler: Some(folder.join("scheduler"))
                 .filter(|it| !index.is_modular() || it.is_dir()),

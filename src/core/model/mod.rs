@@ -30,7 +30,7 @@ pub use component::ModelComponent;
 pub use control::{ControlBy, ControlKind, ControlUse};
 pub(crate) use detection::{DetectionRule, LoraSignature, PartKind, SharedLoraNames};
 pub(crate) use detection::{detection_rules, lora_signatures};
-pub use family::{ModelFamily, first_step};
+pub use family::{ModelFamily, first_step, with_article};
 pub use files::{ModelFiles, ReduxFiles};
 pub use guider::{GuidanceRange, Guider, GuiderKind};
 pub use input_use::{GuidanceMode, ImageRole, InputUse};

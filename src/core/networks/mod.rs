@@ -4,6 +4,8 @@
 //! call its tensors, and its schema: every tensor that is read, with its shape and role.
 //! The engine builds the network from the same config. Which networks a model consists of is its family's business.
 
+mod anima_adapter;
+pub mod anima_transformer;
 pub mod chroma_transformer;
 pub mod clip_text;
 mod config;
@@ -55,6 +57,8 @@ pub mod z_image_transformer;
 use config::{class_name, model_type};
 
 pub(crate) use crate::model::{DetectionRule, PartKind};
+pub use anima_adapter::AnimaAdapterConfig;
+pub use anima_transformer::AnimaTransformerConfig;
 pub use chroma_transformer::ChromaTransformerConfig;
 pub use clip_text::{
     ClipActivation, ClipConfig, ClipG, ClipGTextConfig, ClipKind, ClipL, ClipLayers,

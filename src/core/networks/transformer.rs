@@ -71,7 +71,7 @@ macro_rules! width_of_heads {
 }
 
 width_of_heads! {
-    ChromaTransformerConfig Flux2TransformerConfig Flux3TransformerConfig FluxTransformerConfig
+    AnimaTransformerConfig ChromaTransformerConfig Flux2TransformerConfig Flux3TransformerConfig FluxTransformerConfig
     FramePackTransformerConfig Krea2TransformerConfig QwenImage21TransformerConfig QwenImageTransformerConfig WanTransformerConfig
 }
 

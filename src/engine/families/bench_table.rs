@@ -14,6 +14,7 @@ use safelight_core::networks::{
 use safelight_core::tokens::HUNYUAN_PROMPT;
 use tch::{Device, Kind, Tensor};
 
+use super::anima::AnimaTransformer;
 use super::bench_cases::{BenchCase, BenchLine, CaseBench, TIMESTEPS, decode, step, text};
 use super::chroma::ChromaTransformer;
 use super::flux::FluxTransformer;
@@ -55,11 +56,12 @@ const IMAGE_1024: [i64; 3] = [1024, 1024, 1];
 const IMAGE_2048: [i64; 3] = [2048, 2048, 1];
 
 /// Ids of families, and their cases.
-pub(crate) const MEASURED: [(&str, &[BenchCase]); 13] = [
+pub(crate) const MEASURED: [(&str, &[BenchCase]); 14] = [
     ("framepack", FRAMEPACK),
     ("wan", WAN),
     ("ltx2", LTX2),
     ("z_image", Z_IMAGE),
+    ("anima", ANIMA),
     ("flux2", FLUX2),
     ("flux2_dev", FLUX2_DEV),
     ("flux3", FLUX3),
@@ -131,6 +133,12 @@ const Z_IMAGE: &[BenchCase] = &[
         bench.language(&published, z_image::PROMPT.room)
     }),
 ];
+
+const ANIMA: &[BenchCase] = &[step("anima_1024", IMAGE_1024, |bench| {
+    bench.image_step::<AnimaTransformer>(&Default::default(), |config| {
+        bench.text(T5_LENGTH, config.text_embed_dim)
+    })
+})];
 
 const FLUX2: &[BenchCase] = &[
     step("klein_4b_1024", IMAGE_1024, |bench| {
@@ -378,11 +386,9 @@ fn hunyuan_decoder(bench: &CaseBench) -> BenchLine {
 /// Frames, rows and columns of a video's latents, few for a small network.
 fn ltx2_latents(bench: &CaseBench) -> [i64; 3] {
     let [width, height, frames] = bench.size([96, 64, 17]);
-    let (space, time) = (
-        Ltx2VaeConfig::SPATIAL_FACTOR,
-        Ltx2VaeConfig::TEMPORAL_FACTOR,
-    );
-    [(frames - 1) / time + 1, height / space, width / space]
+    let space = Ltx2VaeConfig::SPATIAL_FACTOR;
+    let frames = (frames - 1) / Ltx2VaeConfig::TEMPORAL_FACTOR + 1;
+    [frames, height / space, width / space]
 }
 
 fn ltx2_step(bench: &CaseBench) -> BenchLine {
@@ -416,15 +422,10 @@ fn ltx2_step(bench: &CaseBench) -> BenchLine {
 }
 
 fn ltx2_decoder(bench: &CaseBench) -> BenchLine {
-    let published = Ltx2VaeConfig::default();
-    let config = Ltx2VaeConfig {
-        decoder_block_out_channels: if bench.small {
-            vec![8, 16, 16, 32]
-        } else {
-            published.decoder_block_out_channels
-        },
-        ..published
-    };
+    let mut config = Ltx2VaeConfig::default();
+    if bench.small {
+        config.decoder_block_out_channels = vec![8, 16, 16, 32];
+    }
     let decoder = bench.built(Ltx2VaeDecoder::new(&config, &bench.weights))?;
     let [f, h, w] = ltx2_latents(bench);
     let latents = bench.random(&[1, config.latent_channels, f, h, w], bench.weights.kind());

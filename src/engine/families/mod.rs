@@ -6,6 +6,7 @@
 //! A family implements `EngineFamily` over shared networks, samplers and stores; image families are an `ImageFamily` over an
 //! `ImageModel`. Nothing outside of this folder names a family; `safelight_core::families` recognises and plans them.
 
+pub mod anima;
 pub(crate) mod bench_cases;
 mod bench_table;
 pub mod chroma;
@@ -40,6 +41,7 @@ static FAMILIES: &[&dyn EngineFamily] = &[
     &toy::Toy,
     &ltx2::Ltx2Family,
     &framepack::FramePackFamily,
+    &anima::FAMILY,
     &wan::WanFamily,
     &z_image::FAMILY,
     &flux3::FAMILY,

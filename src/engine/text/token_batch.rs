@@ -70,9 +70,9 @@ impl TokenBatch {
         Ok(tokens)
     }
 
-    /// Copy without the padding after the text.
+    /// Copy without the padding after the text, of which a text without tokens keeps one.
     pub fn unpadded(&self) -> Self {
-        self.first(self.num_tokens)
+        self.first(self.num_tokens.max(1))
     }
 
     fn first(&self, count: i64) -> Self {

@@ -35,6 +35,7 @@ fn the_shipped_catalogue_is_complete() {
         chroma1-hd chroma1-base chroma1-flash
         flux2-dev flux2-klein-4b flux2-klein-4b-base flux2-klein-9b flux2-klein-9b-base
         flux3-klein flux3-klein-base
+        anima anima-turbo
         framepack-i2v framepack-f1
         sdxl-base sdxl-inpainting";
     assert_eq!(ids, expected.split_whitespace().collect::<Vec<_>>());

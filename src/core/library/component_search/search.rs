@@ -47,6 +47,7 @@ fn folder_names(role: PartKind) -> &'static [&'static str] {
         PartKind::Llama | PartKind::Qwen | PartKind::Gemma => {
             &["text_encoders", "clip", "text_encoder"]
         }
+        PartKind::AnimaAdapter => &["text_conditioner"],
         PartKind::T5 => &[
             "text_encoders",
             "clip",

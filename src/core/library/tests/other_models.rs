@@ -33,8 +33,6 @@ an LTX-2 model -> model.diffusion_model.patchify_proj.weight model.diffusion_mod
 an LTX-Video model -> patchify_proj.weight scale_shift_table
 a HunyuanVideo 1.5 model -> byt5_in.fc1.weight vision_in.proj.0.weight \
     txt_in.individual_token_refiner.blocks.0.self_attn_qkv.weight
-an Anima model -> net.llm_adapter.blocks.0.cross_attn.q_proj.weight net.blocks.0.self_attn.q_proj.weight \
-    net.x_embedder.proj.1.weight
 a LongCat-Image model -> time_embed.timestep_embedder.linear_1.weight context_embedder.weight[8,3584] \
     x_embedder.weight single_transformer_blocks.0.proj_mlp.weight
 a MiniMax H3 model -> condition_proj.weight token_refiner.final_norm.weight

@@ -276,8 +276,6 @@ fn loras_of_unsupported_families_are_recognised_and_marked_unsupported() {
         "lora_unet_down_blocks_0_attentions_1_transformer_blocks_0_ff_net_2 320 -> Stable Diffusion 1.5 or 2
          transformer.transformer_blocks.3.attn.to_q 1536 -> Stable Diffusion 3
          transformer.transformer_blocks.0.attn1.to_q 1920 -> CogVideoX
-         diffusion_model.blocks.0.self_attn.q_proj 2048 -> Anima or Cosmos Predict2
-         lora_unet_llm_adapter_blocks_0_mlp_0 1024 -> Anima
          double_stream_blocks.0.block.attn1.to_q 2560 -> HiDream",
     ) {
         let (layer, outputs) = layer.split_once(' ').unwrap();

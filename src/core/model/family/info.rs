@@ -196,3 +196,9 @@ pub fn first_step(num_steps: u32, strength: f64) -> u32 {
     let all = f64::from(num_steps);
     (all - (all * strength).min(all)).max(0.0) as u32
 }
+
+/// "a Wan", "an Anima"
+pub fn with_article(name: &str) -> String {
+    let is_vowel = name.starts_with(['A', 'E', 'I', 'O']);
+    format!("{} {name}", if is_vowel { "an" } else { "a" })
+}

@@ -2,6 +2,7 @@
 //!
 //! Assembly of a family's files and their memory plan: `families`.
 
+mod anima;
 pub mod chroma;
 mod comfy;
 mod flux;
@@ -32,7 +33,7 @@ pub use comfy::{ComfyNodes, ComfyReferences, ComfyVideoNodes};
 pub(crate) use info::ReadableFile;
 #[cfg(debug_assertions)]
 pub(crate) use info::TinyDecoderRules;
-pub use info::{FamilyInfo, RecipeKind, TemporalConvPolicy, first_step};
+pub use info::{FamilyInfo, RecipeKind, TemporalConvPolicy, first_step, with_article};
 
 /// In the order in which a file is tried: the names of FLUX.1's tensors occur in other families, too.
 static FAMILIES: &[&FamilyInfo] = &[
@@ -40,6 +41,7 @@ static FAMILIES: &[&FamilyInfo] = &[
     &toy::INFO,
     &ltx2::INFO,
     &framepack::INFO,
+    &anima::INFO,
     &wan::INFO,
     &z_image::INFO,
     &flux3::INFO,
@@ -62,6 +64,7 @@ pub struct ModelFamily(&'static FamilyInfo);
 impl ModelFamily {
     #[cfg(debug_assertions)]
     pub const TOY: Self = Self(&toy::INFO);
+    pub const ANIMA: Self = Self(&anima::INFO);
     pub const CHROMA: Self = Self(&chroma::INFO);
     pub const FLUX: Self = Self(&flux::INFO);
     pub const FLUX2: Self = Self(&flux2::INFO);

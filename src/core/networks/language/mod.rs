@@ -238,6 +238,17 @@ impl LanguageConfig {
         config.of_kind(LanguageKind::Qwen3, false)
     }
 
+    /// The published Qwen 3 of 0.6 billion numbers.
+    pub fn qwen3_06b(tap: LanguageTap) -> Self {
+        Self {
+            hidden_size: 1024,
+            intermediate_size: 3072,
+            num_hidden_layers: 28,
+            num_attention_heads: 16,
+            ..Self::qwen3_4b(tap)
+        }
+    }
+
     /// The published Qwen 3 of 8 billion numbers.
     pub fn qwen3_8b(tap: LanguageTap) -> Self {
         Self {

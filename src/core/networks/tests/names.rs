@@ -167,6 +167,7 @@ fn assert_found<T: TransformerConfig>() {
 
 #[test]
 fn key_layout_is_detected_with_any_prefix_and_not_in_related_models() {
+    assert_found::<AnimaTransformerConfig>();
     assert_found::<WanTransformerConfig>();
     assert_found::<FluxTransformerConfig>();
     assert_found::<Flux2TransformerConfig>();

@@ -187,6 +187,7 @@ fn a_config_of_a_million_layers_is_refused_in_one_sentence() {
     };
     let (blocks, both) = ("num_layers", "num_layers num_single_layers");
     check(refusal::<WanTransformerConfig>, blocks);
+    check(refusal::<AnimaTransformerConfig>, blocks);
     check(refusal::<QwenImageTransformerConfig>, blocks);
     check(refusal::<FluxTransformerConfig>, both);
     check(refusal::<Flux2TransformerConfig>, both);

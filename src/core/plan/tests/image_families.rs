@@ -5,7 +5,9 @@ use std::ops::Range;
 
 use super::{Case, card};
 use crate::families::flux::tests::files::shapes;
-use crate::families::{chroma, flux2, flux3, krea2, qwen_image, qwen_image_21, sdxl, z_image};
+use crate::families::{
+    anima, chroma, flux2, flux3, krea2, qwen_image, qwen_image_21, sdxl, z_image,
+};
 use crate::footprint::PlannedNetwork;
 use crate::job::{GenerateRequest, Stage};
 use crate::model::{ModelFamily, ModelFiles};
@@ -57,6 +59,11 @@ fn flux2_dev(transformer: &str, dtype: &'static str) -> Case {
     case(flux2::dev::FAMILY, parts.each_ref(), dtype)
 }
 
+fn anima(dialect: &str, dtype: &'static str) -> Case {
+    let [own, vae, text] = [dialect, "qwen_image_vae", "qwen_3_06b_base"].map(anima::tests::own);
+    case(anima::FAMILY, [&own, &vae, &text], dtype)
+}
+
 fn flux3(dialect: &str, dtype: &'static str) -> Case {
     let parts = [dialect, "vae", "qwen3vl_4b"].map(flux3::tests::own);
     case(flux3::FAMILY, parts.each_ref(), dtype)
@@ -104,6 +111,7 @@ fn the_weights_are_the_same_in_every_dialect() {
         ["transformer 4b", "transformer 4b diffusers"].map(|dialect| flux2(dialect, "BF16")),
         ["transformer klein", "transformer klein diffusers"].map(|dialect| flux3(dialect, "BF16")),
         ["unet", "unet diffusers"].map(|dialect| sdxl(dialect, "BF16")),
+        ["transformer", "transformer diffusers"].map(|dialect| anima(dialect, "BF16")),
     ] {
         for part in PlannedNetwork::ALL {
             let of = |case: &Case| case.weights.part(part).map(|network| network.bytes(2));
@@ -164,7 +172,14 @@ fn all_cases() -> [Case; 5] {
 fn an_image_of_a_megapixel_fits_whole_where_the_weights_do_and_else_by_streaming() {
     type Make = fn(&str, &'static str) -> Case;
     // Transformer; its numbers and the card's GiB where it stays; those where it streams.
-    let rows: [(Make, &str, Range<f64>, &str, &str); 10] = [
+    let rows: [(Make, &str, Range<f64>, &str, &str); 11] = [
+        (
+            anima,
+            "transformer",
+            0.1..0.6,
+            "BF16 8, F8_E4M3 8",
+            "BF16 4",
+        ),
         (
             chroma,
             "transformer",

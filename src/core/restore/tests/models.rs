@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::families::{
-    chroma, flux, flux2, flux3, framepack, krea2, qwen_image, qwen_image_21, wan, z_image,
+    anima, chroma, flux, flux2, flux3, framepack, krea2, qwen_image, qwen_image_21, wan, z_image,
 };
 use crate::library::{ControlNetwork, FoundControl};
 use crate::model::choices::SectionOrder;
@@ -54,6 +54,12 @@ fn specs() -> Vec<ModelSpec> {
             flux3::FAMILY,
             "klein",
             "flux3_image_klein_bf16.safetensors",
+        ),
+        spec(
+            "anima",
+            anima::FAMILY,
+            "Base",
+            "anima-base-v1.0.safetensors",
         ),
         spec(
             "krea2-raw",
@@ -125,6 +131,8 @@ fn a_model_is_found_by_its_file_by_its_words_and_by_its_family() {
             true,
         ),
         ("FLUX 3 Image Klein", "flux3-klein", false),
+        ("anima-base-v1.0-Q8_0.gguf", "anima", true),
+        ("Anima Aesthetic v1", "anima", false),
         ("Chroma1-HD-Q8_0.gguf", "chroma1-hd", true),
         ("flux_chroma", "chroma1-hd", false),
         ("qwen_image_2512_bf16.safetensors", "qwen-image-2512", true),
@@ -140,7 +148,13 @@ fn a_model_is_found_by_its_file_by_its_words_and_by_its_family() {
     ] {
         assert_eq!(chosen(name), Some((id.to_owned(), is_same)), "{name}");
     }
-    for name in ["sd_xl_base_1.0", "wanderlust_v3", "", "flux2-dev"] {
+    for name in [
+        "sd_xl_base_1.0",
+        "animagine-xl-4.0",
+        "wanderlust_v3",
+        "",
+        "flux2-dev",
+    ] {
         assert_eq!(chosen(name), None, "{name}");
     }
 }

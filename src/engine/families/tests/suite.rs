@@ -295,6 +295,7 @@ macro_rules! suite {
 }
 
 suite! {
+    anima: crate::families::anima::AnimaTransformer,
     chroma: crate::families::chroma::ChromaTransformer,
     flux: crate::families::flux::FluxTransformer,
     flux2: crate::families::flux2::Flux2Transformer<crate::families::flux2::Flux2Klein>,

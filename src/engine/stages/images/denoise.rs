@@ -12,7 +12,7 @@ use super::latents::{InpaintBlend, NoiseDraws, seeds};
 use super::model::{
     CANVAS_STRENGTH, CapturedInputs, ContextInput, ControlModulation, ForwardPass,
     ImageConditioning, ImageModel, LatentForm, ReferenceTokens, WeightsDialect, captured_timestep,
-    is_blank_canvas, latent_mask, num_sampled_controls, packed, packed_size, unpacked, velocity,
+    is_mean, latent_mask, num_sampled_controls, packed, packed_size, unpacked, velocity,
 };
 use super::state::EncodedImages;
 use crate::controls::LoadedControls;
@@ -69,10 +69,10 @@ pub fn denoise<M: ImageModel>(
         }
     } else {
         let num_controls = num_sampled_controls::<M>(images.controls.len());
-        let is_blank = is_blank_canvas::<M>(request);
+        let is_mean = is_mean::<M>(request);
         let of_image = image.map_or(0, |image| 1 + usize::from(image.mask.is_some()));
-        solver.set_draws_before(num_controls + 1 + of_image - usize::from(is_blank));
-        let of_image = if is_blank { 0 } else { of_image };
+        solver.set_draws_before(num_controls + 1 + of_image - usize::from(is_mean));
+        let of_image = if is_mean { 0 } else { of_image };
         NoiseDraws::after_controls(num_controls, shape, 1 + of_image, seeds(request))?
     };
     let noise = draws.noise.shallow_clone();

@@ -72,14 +72,14 @@ impl ReferenceEncoding {
 }
 
 /// Encodes a start image to samples of its posterior. `image` and `mask`: as opened, or cropped to the image's aspect;
-/// `drawn_controls`: control images that were sampled before it; `is_blank`: the image itself is not sampled, and the noise
+/// `drawn_controls`: control images that were sampled before it; `is_mean`: the image itself is not sampled, and the noise
 /// is drawn before its part outside the mask.
 pub fn encode_image(
     image: &RgbPixels,
     mask: Option<&RgbPixels>,
     work: &mut StageWork<'_>,
     drawn_controls: usize,
-    is_blank: bool,
+    is_mean: bool,
 ) -> Result<EncodedImage, EngineError> {
     let request = work.request;
     let role = StartImageMode::of(request);
@@ -99,7 +99,7 @@ pub fn encode_image(
     let posterior = encoding.encode(&pixels, before, work)?;
     let num_draws = 2 + usize::from(mask.is_some());
     let draws = NoiseDraws::after_controls(drawn_controls, shape, num_draws, seeds(request))?;
-    let drawn = draws.posterior.as_ref().filter(|_| !is_blank);
+    let drawn = draws.posterior.as_ref().filter(|_| !is_mean);
     let latents = encoding.sample(&posterior, drawn, drawn_controls, work.capture);
     work.capture.put("image_latents", &latents);
     let latents = encoding.autoencoder.images(&latents);
@@ -107,7 +107,7 @@ pub fn encode_image(
         (Some(mask), StartImageMode::Canvas) => {
             let left = &pixels * (1.0 - mask);
             let posterior = encoding.encode(&left, before + 1, work)?;
-            let (masked, number) = if is_blank {
+            let (masked, number) = if is_mean {
                 (Some(&draws.noise), drawn_controls + 1)
             } else {
                 (draws.masked.as_ref(), drawn_controls + 2)

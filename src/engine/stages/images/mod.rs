@@ -60,8 +60,8 @@ pub(crate) fn encode_stage<M: ImageModel>(context: &StageContext<'_>) -> Result<
         }
         let controls = controls_of(&folder, M::CONTROLS, work)?;
         let drawn = model::num_sampled_controls::<M>(controls.len());
-        let is_blank = model::is_blank_canvas::<M>(request);
-        let image = image.map(|(image, mask)| encode_image(image, mask, work, drawn, is_blank));
+        let is_mean = model::is_mean::<M>(request);
+        let image = image.map(|(image, mask)| encode_image(image, mask, work, drawn, is_mean));
         Ok(EncodedImages {
             image: image.transpose()?,
             controls,

@@ -80,6 +80,8 @@ pub trait ImageModel: Sized + 'static {
     /// Set if the start image is a reference, too: both are posterior means.
     const SEES_START_IMAGE: bool = false;
     const CONTROLS: ControlEncoding = ControlEncoding::Samples;
+    /// Set if latents of start images are sampled, as in most pipelines of diffusers; else they are posterior means.
+    const SAMPLES_START_IMAGE: bool = true;
     /// Set if latents of a canvas are sampled even if nothing of them is kept, as in the pipelines of flow models.
     const SAMPLES_CANVAS: bool = true;
     const LATENTS: LatentForm = LatentForm::Tokens;
@@ -206,11 +208,11 @@ pub(super) fn num_sampled_controls<M: ImageModel>(num_controls: usize) -> usize 
     num_controls * usize::from(M::CONTROLS == ControlEncoding::Samples)
 }
 
-/// Returns whether the job's start image is a canvas of which nothing is kept, and which takes no draw of the seed.
-pub(super) fn is_blank_canvas<M: ImageModel>(request: &GenerateRequest) -> bool {
-    !M::SAMPLES_CANVAS
-        && StartImageMode::of(request) == StartImageMode::Canvas
-        && request.sampling.strength.unwrap_or(CANVAS_STRENGTH) >= 1.0
+/// Returns whether the job's start image takes no draw of the seed: a posterior mean, or a canvas of which nothing is kept.
+pub(super) fn is_mean<M: ImageModel>(request: &GenerateRequest) -> bool {
+    let is_blank = StartImageMode::of(request) == StartImageMode::Canvas
+        && request.sampling.strength.unwrap_or(CANVAS_STRENGTH) >= 1.0;
+    !M::SAMPLES_START_IMAGE || (!M::SAMPLES_CANVAS && is_blank)
 }
 
 /// Form of latents in a model and in its sampler.

@@ -57,6 +57,11 @@ pub(super) trait TinyJobs: TinyFamily {
     /// Changes what a formula alone would make of a component's tensors, in a variant.
     fn adjust(&self, _component: &str, _variant: &str, _tensors: &mut Vec<(String, Tensor)>) {}
 
+    /// A component that reads what the text encoder gives, and the prefix of its names in the transformer's file.
+    fn adapter(&self) -> Option<(&'static str, &'static str)> {
+        None
+    }
+
     /// The tokenizer with which the runs were made.
     fn write_tokenizer(&self, place: &Path) {
         fs::copy(fixtures().join("text/qwen/tokenizer.json"), place).unwrap();
@@ -129,7 +134,11 @@ fn write_model(family: &dyn TinyJobs, variant: &str, folder: &Path) {
     merge(&mut index, family.marks(variant));
     let mut scheduler = family.scheduler(variant);
     scheduler["_class_name"] = json!("FlowMatchEulerDiscreteScheduler");
-    let configs = COMPONENTS.map(|(component, _)| {
+    let adapter = family
+        .adapter()
+        .map(|(component, _)| (component, COMPONENTS[0].1));
+    let components: Vec<_> = COMPONENTS.into_iter().chain(adapter).collect();
+    let configs = components.iter().map(|(component, _)| {
         let config = family.config(component, variant);
         (format!("{component}/config.json"), config)
     });
@@ -137,11 +146,11 @@ fn write_model(family: &dyn TinyJobs, variant: &str, folder: &Path) {
         ("model_index.json".to_owned(), index),
         ("scheduler/scheduler_config.json".to_owned(), scheduler),
     ];
-    write_configs(folder, configs.into_iter().chain(others));
+    write_configs(folder, configs.chain(others));
     fs::create_dir_all(folder.join("tokenizer")).unwrap();
     family.write_tokenizer(&folder.join("tokenizer/tokenizer.json"));
     let shapes = family.shapes("tiny");
-    for (component, stem) in COMPONENTS {
+    for (component, stem) in components {
         let tensors = tensors_of(family, [component, variant], &shapes);
         Tensor::write_safetensors(&tensors, folder.join(component).join(stem)).unwrap();
     }
@@ -192,11 +201,15 @@ pub(super) fn check(family: &dyn TinyJobs, runs: &[&str]) {
 
 /// A component's tensors as single files have them. The sizes that shapes alone cannot say are the published ones.
 fn single(family: &dyn TinyJobs, component: &str) -> Vec<(String, Tensor)> {
-    let variant = family.variants()[0];
-    let all = tensors_of(family, [component, variant], &family.shapes("wide"));
+    let (variant, shapes) = (family.variants()[0], family.shapes("wide"));
+    let all = tensors_of(family, [component, variant], &shapes);
     match component {
         "transformer" => {
-            let originals = family.originals(&all.into_iter().collect());
+            let mut originals = family.originals(&all.into_iter().collect());
+            if let Some((adapter, prefix)) = family.adapter() {
+                let own = tensors_of(family, [adapter, variant], &shapes).into_iter();
+                originals.extend(own.map(|(name, tensor)| (format!("{prefix}{name}"), tensor)));
+            }
             originals.into_iter().collect()
         }
         _ => all,
@@ -212,6 +225,7 @@ pub(super) fn assert_layouts(family: &dyn TinyJobs) {
         let facts = json!({"width": 48, "num_steps": 2});
         let mut job = job(family, family.variants()[0], &facts, [None; 2]);
         let files = &mut job.request.files;
+        files.text_encoder_2 = family.adapter().map(|_| transformer.clone());
         (files.transformer, files.vae, files.text_encoder) = (transformer, vae, text_encoder);
         files.scheduler = None;
         job

@@ -1,5 +1,6 @@
 //! What stages of every family share, and whole jobs of Flux and FramePack against recorded runs of diffusers.
 
+mod anima;
 mod boundaries;
 mod chroma;
 mod compute_options;
