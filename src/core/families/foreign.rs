@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use super::table::SingleTransformerFamily;
 use crate::formats::weights::WeightSet;
+use crate::model::with_article;
 use crate::networks::TransformerConfig as _;
 use crate::networks::dialects::TensorKeys;
 
@@ -34,7 +35,12 @@ pub(super) fn foreign_part<F: SingleTransformerFamily>(weights: &WeightSet) -> O
         .filter(|key| !WeightSet::is_aside(key))
         .filter_map(|key| key.split('.').next())
         .find(|top| !known.contains(top))
-        .map(|top| format!("a transformer of {} with the part '{top}'", F::FAMILY.label))
+        .map(|top| {
+            format!(
+                "{} transformer with the part '{top}'",
+                with_article(F::FAMILY.label)
+            )
+        })
 }
 
 /// A noun phrase for the models of a pipeline that does not run here, if it is one of the family's.

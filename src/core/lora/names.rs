@@ -87,7 +87,7 @@ pub(super) fn t5(_is_diffusers: bool) -> Vec<LayerNames> {
     plain("encoder.block.{}.", &[], layers)
 }
 
-/// The layers of Anima's text adapter, always behind its name: the transformer's blocks have layers of the same names.
+/// Layers of Anima's text adapter, each with its prefix, since the transformer's blocks have layers of the same names.
 pub(super) fn anima_adapter(is_diffusers: bool) -> Vec<LayerNames> {
     let mut layers = of_transformer(&AnimaAdapterConfig::default(), is_diffusers);
     for names in &mut layers {

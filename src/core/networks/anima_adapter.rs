@@ -1,7 +1,7 @@
 //! Anima's text adapter, which gives the ids of a T5 tokenizer embeddings that depend on a language model's hidden states:
 //! config, tensor names, and schema.
 //!
-//! Readers ask with the names in the authors' files, where it lies next to the transformer; diffusers has a folder of it.
+//! Readers ask with the names in the authors' files, which also hold the transformer; diffusers has a folder for it.
 
 use super::anima_transformer::PREFIXES;
 use crate::networks::prelude::*;

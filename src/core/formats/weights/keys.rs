@@ -20,7 +20,7 @@ pub fn is_aside(key: &str) -> bool {
     aside_ends().any(|end| key.ends_with(end)) || key.rsplit('.').next() == Some(MARKER)
 }
 
-/// Suffixes of the keys stored beside a matrix, after the name of its layer.
+/// Suffixes of the keys that are stored with a matrix, after the name of its layer.
 pub fn aside_ends() -> impl Iterator<Item = &'static str> {
     SCALES.into_iter().chain(ASIDE).chain(QUANT)
 }

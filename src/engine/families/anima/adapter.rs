@@ -116,7 +116,7 @@ impl TextAdapter {
         w.finish_behind(&format!("{}{own}", keys.prefix))
     }
 
-    /// `states`: `(1, S, source_dim)` → `(1, T, target_dim)`, zeros behind the text; `None` when cancelled
+    /// `states`: `(1, S, source_dim)` → `(1, T, target_dim)`, zeros after the text; `None` when cancelled
     pub(super) fn forward(
         &self,
         tokens: &TokenBatch,

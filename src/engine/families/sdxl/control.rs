@@ -2,9 +2,8 @@
 //! the output of a layer after each of its states is added to the U-Net's.
 //!
 //! In the arithmetic of diffusers 0.42.1 (`models/controlnets/controlnet.py`, `controlnet_union.py`), whose pipelines run
-//! them for both texts of guidance. The attention of unions is across the images of a batch there, which are the same
-//! before the first step: each control image attends to itself alone, so that only values and output layer are read.
-//! ComfyUI attends across the mean of the noise, too, and has slightly other images.
+//! them for both texts of guidance. In the attention of unions each control image attends to itself alone, there as in
+//! ComfyUI, so only values and the output layer are read.
 //!
 //! Shapes: as in [`blocks`](super::blocks).
 

@@ -82,7 +82,7 @@ fn embeds(prompt: &str) -> Tensor {
 #[test]
 fn a_weight_multiplies_the_rows_of_its_words_and_leaves_the_others() {
     let (plain, weighted) = (embeds("red boat"), embeds("(red boat:1.5)"));
-    // All rows but those of the end and behind it.
+    // Magnitude of each row: 0 after the end-of-text token.
     let rows = |xs: &Tensor| {
         xs.abs()
             .sum_dim_intlist([2].as_slice(), false, Kind::Double)
